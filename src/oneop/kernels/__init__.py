@@ -1,0 +1,1 @@
+"""Native kernels: the generated header and glue, and the libraries built from them."""
