@@ -1,0 +1,226 @@
+"""Finding the C and C++ compilers, and knowing which one it is without running it each time."""
+
+import contextlib
+import functools
+import hashlib
+import json
+import os
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from oneop.errors import BuildError
+
+Language = Literal["c", "c++"]
+
+# Whatever of these is set changes what a compiler or linker reads, so it belongs to the key of a build.
+ENVIRONMENT = (
+    "CPATH",
+    "C_INCLUDE_PATH",
+    "CPLUS_INCLUDE_PATH",
+    "LIBRARY_PATH",
+    "COMPILER_PATH",
+    "GCC_EXEC_PREFIX",
+    "LD_RUN_PATH",
+    "LDEMULATION",
+    "CCC_OVERRIDE_OPTIONS",
+    "SDKROOT",
+    "MACOSX_DEPLOYMENT_TARGET",
+    "DEVELOPER_DIR",
+)
+_VARIABLE: dict[Language, str] = {"c": "CC", "c++": "CXX"}
+_TITLE: dict[Language, str] = {"c": "C", "c++": "C++"}
+_CANDIDATES: dict[Language, tuple[str, ...]] = {"c": ("gcc", "clang", "cc"), "c++": ("g++", "clang++", "c++")}
+_INSTALL: dict[Language, str] = {
+    "c": "Debian or Ubuntu: `apt-get install gcc`; Fedora: `dnf install gcc`; macOS: `xcode-select --install`",
+    "c++": "Debian or Ubuntu: `apt-get install g++`; Fedora: `dnf install gcc-c++`; macOS: `xcode-select --install`",
+}
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A compiler that has answered `--version`."""
+
+    language: Language
+    command: tuple[str, ...]  # the program, as an absolute path, and the arguments that $CC or $CXX gave
+    version: str  # all that `--version` printed
+    name: str  # for messages: "g++ 12.2.0"
+
+    @property
+    def is_clang(self) -> bool:
+        return "clang" in self.version.lower()
+
+
+def find_compiler(language: Language, *, memory: Path | None = None) -> Compiler:
+    """The compiler that $CC or $CXX names (it may hold arguments), or the system's.
+
+    `memory` is a folder that keeps versions between processes. Raises BuildError that says what to install.
+    """
+    words, variable = _command(language)
+    version = _version(words, _identity(words), memory)
+    if version is None:
+        raise _cannot_run(language, words, variable)
+    return Compiler(language, words, version, _name(words, version))
+
+
+def cpu_identity(flags: Iterable[str]) -> str:
+    """What `-march=native` depends on; empty where no flag asks for the machine at hand."""
+    return _cpu() if any(flag.endswith("=native") for flag in flags) else ""
+
+
+def _command(language: Language) -> tuple[tuple[str, ...], str | None]:
+    variable = _VARIABLE[language]
+    given = os.environ.get(variable, "").strip()
+    if given:
+        return _from_variable(language, variable, given), variable
+    for name in _CANDIDATES[language]:
+        found = shutil.which(name)
+        if found is not None:
+            return (os.path.abspath(found),), None
+    raise BuildError(
+        f"no {_TITLE[language]} compiler was found ({', '.join(_CANDIDATES[language])} are not on PATH). "
+        f"Install one ({_INSTALL[language]}), or set ${variable} to the one to use."
+    )
+
+
+def _from_variable(language: Language, variable: str, given: str) -> tuple[str, ...]:
+    try:
+        words = shlex.split(given)
+    except ValueError as error:
+        raise BuildError(
+            f"${variable} is `{given}`, which does not read as a command: {error}. Correct its quotes."
+        ) from None
+    found = shutil.which(words[0]) if words else None
+    if found is None:
+        raise BuildError(
+            f"${variable} is `{given}`, but there is no program `{words[0] if words else given}`. "
+            f"Set ${variable} to a {_TITLE[language]} compiler, or unset it to use the system's."
+        )
+    return (os.path.abspath(found), *words[1:])
+
+
+def _cannot_run(language: Language, words: tuple[str, ...], variable: str | None) -> BuildError:
+    command = shlex.join(words)
+    if variable is not None:
+        return BuildError(
+            f"${variable} is `{command}`, but `{command} --version` fails, so it is no usable compiler. "
+            f"Set ${variable} to a {_TITLE[language]} compiler, or unset it to use the system's."
+        )
+    return BuildError(
+        f"the {_TITLE[language]} compiler `{command}` does not run: `{command} --version` fails. "
+        f"Install one ({_INSTALL[language]}), or set ${_VARIABLE[language]} to the one to use."
+    )
+
+
+def _identity(words: tuple[str, ...]) -> tuple[tuple[str, int, int, int], ...]:
+    """Path, size and times of every program in the command: `ccache g++` is two."""
+    programs = [found for word in words if not word.startswith("-") and (found := shutil.which(word)) is not None]
+    stats = [(program, os.stat(program)) for program in programs]
+    return tuple((program, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns) for program, stat in stats)
+
+
+@functools.lru_cache(maxsize=64)
+def _version(
+    words: tuple[str, ...], identity: tuple[tuple[str, int, int, int], ...], memory: Path | None
+) -> str | None:
+    kept = _kept_version(words, identity, memory)
+    if kept is None:
+        return _ask_version(words)
+    with contextlib.suppress(OSError, UnicodeDecodeError):  # not there yet, or damaged: ask the compiler
+        return kept.read_text(encoding="utf-8")
+    version = _ask_version(words)
+    if version is not None:
+        with contextlib.suppress(
+            OSError
+        ):  # only a convenience; a folder that cannot be written is reported by the build
+            _write_whole(kept, version)
+    return version
+
+
+def _kept_version(
+    words: tuple[str, ...], identity: tuple[tuple[str, int, int, int], ...], memory: Path | None
+) -> Path | None:
+    # A script, and Apple's shims, may run another compiler tomorrow though they did not change: those are asked each time.
+    if memory is None or sys.platform == "darwin" or any(_is_script(program) for program, *_ in identity):
+        return None
+    return memory / hashlib.sha256(json.dumps([words, identity]).encode()).hexdigest()[:32]
+
+
+def _is_script(program: str) -> bool:
+    with open(program, "rb") as file:
+        return file.read(2) == b"#!"
+
+
+def _write_whole(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        part.write_text(text, encoding="utf-8")
+        part.rename(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _ask_version(words: tuple[str, ...]) -> str | None:
+    try:
+        answer = subprocess.run(
+            [*words, "--version"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=compiler_environment(),
+            timeout=60,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return answer.stdout.decode("utf-8", "replace") if answer.returncode == 0 else None
+
+
+def compiler_environment(temporary: Path | None = None) -> dict[str, str]:
+    """Our environment, with English messages, and temporary files where we sweep."""
+    environment = {**os.environ, "LC_ALL": "C", "LANGUAGE": "C"}
+    for name in ("DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES"):  # they take over -MD
+        environment.pop(name, None)
+    if temporary is not None:
+        environment["TMPDIR"] = str(temporary)
+    return environment
+
+
+def _name(words: tuple[str, ...], version: str) -> str:
+    program = next((w for w in reversed(words) if not w.startswith("-") and shutil.which(w) is not None), words[0])
+    first = re.sub(r"\([^)]*\)", "", version.partition("\n")[0])
+    number = re.search(r"\d+(\.\d+)+", first)
+    return f"{Path(program).name} {number.group()}" if number else Path(program).name
+
+
+@functools.lru_cache(maxsize=1)
+def _cpu() -> str:
+    if sys.platform == "darwin":
+        answer = subprocess.run(
+            ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"], stdout=subprocess.PIPE, check=False
+        )
+        return answer.stdout.decode("utf-8", "replace").strip() or platform.machine()
+    wanted = (
+        "vendor_id",
+        "model name",
+        "cpu family",
+        "model",
+        "stepping",
+        "flags",
+        "Features",
+        "CPU implementer",
+        "CPU part",
+    )
+    with contextlib.suppress(OSError):  # no /proc: all that is known is the architecture
+        first = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").split("\n\n")[0]
+        return "\n".join(
+            line for line in first.splitlines() if line.partition("\t")[0].partition(":")[0].strip() in wanted
+        )
+    return platform.machine()

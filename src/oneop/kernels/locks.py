@@ -1,0 +1,100 @@
+"""A lock between builders: held by an open file, so the kernel drops it when its process dies, however it dies."""
+
+import errno
+import fcntl
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_POLL_SECONDS = 0.02
+_held: set[int] = set()
+
+
+class StillHeldError(Exception):
+    """The bound on waiting has passed; `holder` says who has the lock."""
+
+    def __init__(self, holder: str) -> None:
+        super().__init__(holder)
+        self.holder = holder
+
+
+@contextmanager
+def exclusive(path: Path, bound: float, on_wait: Callable[[str], None], patience: float = 1.0) -> Iterator[None]:
+    """Hold the lock at `path`; call `on_wait(holder)` once after `patience` seconds, raise StillHeldError after `bound`."""
+    start = time.monotonic()
+    told = False
+    while (descriptor := try_lock(path)) is None:
+        waited = time.monotonic() - start
+        if waited >= bound:
+            raise StillHeldError(_holder(path))
+        if waited >= patience and not told:
+            told = True
+            on_wait(_holder(path))
+        time.sleep(_POLL_SECONDS)
+    try:
+        yield
+    finally:
+        unlock(path, descriptor)
+
+
+def try_lock(path: Path) -> int | None:
+    """Take the lock without waiting: a descriptor for `unlock`, or None where somebody holds it."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not _is_current(path, descriptor):
+            os.close(descriptor)
+            return None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()} {socket.gethostname()}".encode(), 0)
+    except OSError as error:
+        os.close(descriptor)
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            return None
+        raise
+    _held.add(descriptor)
+    return descriptor
+
+
+def unlock(path: Path, descriptor: int) -> None:
+    """Let go, and remove the file first, so that locks leave nothing behind."""
+    if descriptor not in _held:  # a forked child: the lock is its parent's
+        return
+    _held.discard(descriptor)
+    path.unlink(missing_ok=True)
+    os.close(descriptor)
+
+
+def _is_current(path: Path, descriptor: int) -> bool:
+    # The last holder may have removed the file between our open and our lock; then a third may have made a new one.
+    try:
+        there = path.stat()
+    except FileNotFoundError:
+        return False
+    mine = os.fstat(descriptor)
+    return (there.st_dev, there.st_ino) == (mine.st_dev, mine.st_ino)
+
+
+def _holder(path: Path) -> str:
+    try:
+        words = path.read_text(errors="replace").split()
+    except OSError:
+        words = []
+    if not words:
+        return "another process"
+    if len(words) > 1 and words[1] != socket.gethostname():
+        return f"process {words[0]} on {words[1]}"
+    return f"process {words[0]}"
+
+
+def _let_go_in_child() -> None:
+    # A forked child shares its parent's open files: without this it would keep the lock of a parent that died.
+    for descriptor in _held:
+        os.close(descriptor)
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_let_go_in_child)
