@@ -1,0 +1,46 @@
+"""Define a PyTorch operator once; train with it, export it, and run it natively in other runtimes."""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from oneop import registry
+from oneop.errors import BuildError, CallError, DefinitionError, ExportError, OneopError
+from oneop.operator import Operator, op
+
+if TYPE_CHECKING:
+    from oneop.targets import onnx, onnxruntime
+    from oneop.targets.building import build
+    from oneop.targets.onnx import export
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BuildError",
+    "CallError",
+    "DefinitionError",
+    "ExportError",
+    "OneopError",
+    "Operator",
+    "build",
+    "export",
+    "onnx",
+    "onnxruntime",
+    "op",
+    "registry",
+]
+
+_LATER = {
+    "build": ("oneop.targets.building", "build"),
+    "export": ("oneop.targets.onnx", "export"),
+    "onnx": ("oneop.targets.onnx", None),
+    "onnxruntime": ("oneop.targets.onnxruntime", None),
+}
+"""Names whose module imports a runtime, or much else: resolved when they are used."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'oneop' has no attribute {name!r}")
+    module, attribute = _LATER[name]
+    found = importlib.import_module(module)
+    return found if attribute is None else getattr(found, attribute)

@@ -1,0 +1,292 @@
+"""The operator as its user holds it: made by ``@oneop.op``, called like a function."""
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from oneop import registry
+from oneop.definition import dtypes as dtype_table
+from oneop.definition.attributes import REQUIRED
+from oneop.definition.gradient import gradient_definition
+from oneop.definition.record import NEEDS, Definition, Layout
+from oneop.definition.signature import definition_of, output_type_of
+from oneop.errors import CallError, DefinitionError
+from oneop.kernels.spec import KernelOptions, KernelSpec
+from oneop.targets.pytorch import native, registration
+from oneop.targets.pytorch.inputs import check_attribute, tensors_of
+from oneop.targets.pytorch.schema import schema_has_default
+
+
+class Operator:
+    """A PyTorch operator with one definition, from which every other copy is derived.
+
+    Call it with its inputs in order and its attributes as keywords; it goes through ``torch.ops.<namespace>.<base>``. An operator
+    with kernels is built at its first call.
+    """
+
+    def __init__(
+        self,
+        definition: Definition,
+        function: Callable[..., Any],
+        *,
+        kernels: Sequence[Path] = (),
+        options: KernelOptions | None = None,
+        output_type: type | None = None,
+    ) -> None:
+        self.definition = definition
+        self.reference = function
+        self.kernels = tuple(kernels)
+        self.options = options or KernelOptions()
+        self.output_type = output_type
+        self.gradient_operator: Operator | None = None
+        self.defined_in = _file_of(function)
+        self.__name__ = definition.base
+        self.__doc__ = definition.doc
+        self.__wrapped__ = function
+        self._named = frozenset(inspect.signature(function).parameters)
+        self._unsaid = {
+            item.name: list(item.default) if isinstance(item.default, tuple) else item.default
+            for item in definition.attributes
+            if not item.is_required and not schema_has_default(item)
+        }
+        if self.kernels:
+            self.kernel_spec().combinations()
+        registry.add(self)
+        registration.register(self)
+        self.torch_op = registration.torch_operator(definition)
+        self.torch_reference = registration.torch_operator(definition, f"{definition.base}_reference")
+        self._call: Callable[..., Any] = self._first_call if self.kernels else self.call_torch
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return self._traced(*args, **kwargs)
+        return self._call(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<oneop.Operator {self.definition.name}>"
+
+    def __reduce__(self) -> tuple[Callable[[str, str], "Operator"], tuple[str, str]]:
+        return _restore, (self.defined_in, self.definition.name)
+
+    @property
+    def has_kernels(self) -> bool:
+        return bool(self.kernels)
+
+    def kernel_spec(self) -> KernelSpec:
+        """What the builder needs to know of the operator's kernels."""
+        return KernelSpec(self.definition, self.kernels, self.options)
+
+    def gradient(
+        self,
+        function: Callable[..., Any] | None = None,
+        *,
+        kernels: Sequence[str | Path] = (),
+        dtypes: Sequence[str] | None = None,
+        flags: Sequence[str] = (),
+        include_dirs: Sequence[str | Path] = (),
+        libraries: Sequence[str] = (),
+        march: str | None = None,
+    ) -> Any:
+        """Decorates the function that computes the operator's gradient, and makes it the operator ``<name>_grad``.
+
+        The function takes the gradient of the output (``grad``; with several outputs ``grad_<output>`` for each floating one), the inputs,
+        those of the outputs that it names, and as keywords the attributes. It returns one value an input, None where there is no gradient.
+        If it takes the keyword ``needs``, an int, bit ``i`` of that says whether input ``i``'s gradient is asked for.
+        """
+        if self.definition.is_gradient:
+            raise DefinitionError(
+                f"{self.definition.name} is a gradient itself. Its own gradient is derived from its body; remove `.gradient`."
+            )
+
+        def decorate(function: Callable[..., Any]) -> Operator:
+            options = _options(self.definition.name, function, dtypes, flags, include_dirs, libraries, march)
+            definition = gradient_definition(self.definition, function)
+            sources = _kernel_paths(definition.name, function, kernels)
+            self.gradient_operator = Operator(definition, function, kernels=sources, options=options)
+            registration.register(self)
+            if self.definition.name in native.attached:
+                self._call = native.attached[self.definition.name]
+            return self.gradient_operator
+
+        return decorate if function is None else decorate(function)
+
+    def call_reference(self, *inputs: Any, **attributes: Any) -> Any:
+        """Calls the reference with the attributes that it takes: a gradient function may leave some out."""
+        return self.reference(*inputs, **{name: value for name, value in attributes.items() if name in self._named})
+
+    def call_torch(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls through torch's dispatcher, after checks that explain themselves."""
+        inputs, attributes = self._arguments(args, kwargs)
+        return self._typed(self.torch_op(*inputs, **attributes))
+
+    def _first_call(self, *args: Any, **kwargs: Any) -> Any:
+        self._call = native.prepare(self)
+        return self._call(*args, **kwargs)
+
+    def _traced(self, *args: Any, **kwargs: Any) -> Any:
+        return self._typed(self.torch_op(*args, **{**self._unsaid, **kwargs}))
+
+    def _typed(self, result: Any) -> Any:
+        return (
+            result
+            if self.output_type is None
+            else self.output_type(*(result if isinstance(result, tuple | list) else (result,)))
+        )
+
+    def _arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        definition = self.definition
+        if len(args) > len(definition.inputs):
+            raise CallError(
+                f"{definition.name}: {len(args)} positional arguments were given; there are {len(definition.inputs)} inputs "
+                f"({', '.join(item.name for item in definition.inputs)}). Pass attributes by name."
+            )
+        rest = dict(kwargs)
+        inputs: list[Any] = list(args)
+        for position, item in enumerate(definition.inputs):
+            if position < len(args):
+                if item.name in rest:
+                    raise CallError(f"{definition.name}: input `{item.name}` was given twice. Pass it once.")
+            elif item.name in rest or item.has_default:
+                inputs.append(rest.pop(item.name, None))
+            else:
+                raise CallError(f"{definition.name}: input `{item.name}` is missing. The call is {self._usage()}.")
+            tensors_of(definition, item, inputs[position])
+        return inputs, self._attributes(rest)
+
+    def _attributes(self, given: dict[str, Any]) -> dict[str, Any]:
+        definition = self.definition
+        attributes: dict[str, Any] = {}
+        for item in definition.attributes:
+            if item.name in given:
+                attributes[item.name] = check_attribute(definition, item.name, given.pop(item.name))
+            elif item.is_required:
+                raise CallError(f"{definition.name}: attribute `{item.name}` is missing. The call is {self._usage()}.")
+            else:
+                attributes[item.name] = list(item.default) if isinstance(item.default, tuple) else item.default
+        if given:
+            raise CallError(
+                f"{definition.name}: there is no parameter `{next(iter(given))}`. The call is {self._usage()}."
+            )
+        return attributes
+
+    def _usage(self) -> str:
+        definition = self.definition
+        inputs = [item.name + ("=None" if item.has_default else "") for item in definition.inputs]
+        attributes = [
+            item.name + ("" if item.default is REQUIRED else f"={item.default!r}") for item in definition.attributes
+        ]
+        return f"`{definition.base}({', '.join([*inputs, *(['*'] if attributes else []), *attributes])})`"
+
+
+def op(
+    name: str,
+    *,
+    kernels: Sequence[str | Path] = (),
+    onnx_name: str | None = None,
+    layout: Layout = "contiguous",
+    native_only: bool = False,
+    dtypes: Sequence[str] | None = None,
+    flags: Sequence[str] = (),
+    include_dirs: Sequence[str | Path] = (),
+    libraries: Sequence[str] = (),
+    march: str | None = None,
+) -> Callable[[Callable[..., Any]], Operator]:
+    """Decorates an annotated function, the reference, and makes it the operator ``name`` (``"namespace::base"``).
+
+    Args:
+        kernels: C, C++ or CUDA sources, relative to the file of the function. The first holds the kernel function. None: the operator runs
+            its reference.
+        onnx_name: the ONNX operator type; ``ScaledLinear`` for ``scaled_linear`` if not given.
+        layout: ``"contiguous"`` inputs for the kernels (copies are made where needed), or ``"strided"`` as they are.
+        native_only: the function has no body; there is no reference.
+        dtypes: those that the kernels are written for; all that the annotations admit but float16 and bfloat16 if not given. Other dtypes run
+            the reference.
+        flags, include_dirs, libraries: for the compiler and linker. ``march="native"`` builds for this machine only.
+
+    Raises DefinitionError where the signature cannot be an operator.
+
+    >>> import oneop, torch
+    >>> from jaxtyping import Float
+    >>> from torch import Tensor
+    >>> @oneop.op("readme::scale")
+    ... def scale(x: Float[Tensor, "n"], *, alpha: float = 1.0) -> Float[Tensor, "n"]:
+    ...     return alpha * x
+    >>> scale(torch.ones(2), alpha=3.0)
+    tensor([3., 3.])
+    """
+
+    def decorate(function: Callable[..., Any]) -> Operator:
+        scope = sys._getframe(1).f_locals
+        definition = definition_of(
+            function, name, onnx_name=onnx_name, layout=layout, native_only=native_only, scope=scope
+        )
+        if native_only and not kernels:
+            raise DefinitionError(
+                f"{name}: native_only=True says that there is no reference, and there are no kernels. Give kernels=[...]."
+            )
+        options = _options(name, function, dtypes, flags, include_dirs, libraries, march)
+        sources = _kernel_paths(name, function, kernels)
+        return Operator(
+            definition, function, kernels=sources, options=options, output_type=output_type_of(function, scope)
+        )
+
+    return decorate
+
+
+def _options(
+    name: str,
+    function: Callable[..., Any],
+    dtypes: Sequence[str] | None,
+    flags: Sequence[str],
+    include_dirs: Sequence[str | Path],
+    libraries: Sequence[str],
+    march: str | None,
+) -> KernelOptions:
+    for dtype in dtypes or ():
+        if dtype not in dtype_table.BY_NAME:
+            raise DefinitionError(
+                f"{name}: dtypes names {dtype!r}, which oneop does not know. It knows {', '.join(dtype_table.BY_NAME)}."
+            )
+    folder = _folder_of(function)
+    return KernelOptions(
+        dtypes=None if dtypes is None else tuple(dtype_table.BY_NAME[dtype] for dtype in dtypes),
+        flags=tuple(flags),
+        include_dirs=tuple(folder / path for path in include_dirs),
+        libraries=tuple(libraries),
+        march=march,
+    )
+
+
+def _kernel_paths(name: str, function: Callable[..., Any], kernels: Sequence[str | Path]) -> tuple[Path, ...]:
+    if isinstance(kernels, str | Path):
+        raise DefinitionError(
+            f"{name}: kernels is {str(kernels)!r}; it is a list of files. Write kernels=[{str(kernels)!r}]."
+        )
+    paths = tuple((_folder_of(function) / path).resolve() for path in kernels)
+    for given, path in zip(kernels, paths, strict=True):
+        if not path.is_file():
+            raise DefinitionError(
+                f"{name}: the kernel file {str(given)!r} does not exist; it was looked for at {path}. Correct kernels=[...]."
+            )
+    return paths
+
+
+def _file_of(function: Callable[..., Any]) -> str:
+    file = function.__code__.co_filename
+    return str(Path(file).resolve()) if Path(file).is_file() else file
+
+
+def _folder_of(function: Callable[..., Any]) -> Path:
+    """Where kernel files are looked for: beside the file of the function; in a notebook, the working folder."""
+    file = Path(function.__code__.co_filename)
+    return file.resolve().parent if file.is_file() else Path.cwd()
+
+
+def _restore(defined_in: str, name: str) -> Operator:
+    if name not in registry.operators():
+        registry.load_file(defined_in)
+    return registry.operators()[name]

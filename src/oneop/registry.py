@@ -1,0 +1,71 @@
+"""The operators of this process, by name and by the file that defines them."""
+
+import importlib.util
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from oneop.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from oneop.operator import Operator
+
+_operators: dict[str, "Operator"] = {}
+lock = threading.RLock()
+"""Held while operators are defined or built."""
+
+
+def operators() -> Mapping[str, "Operator"]:
+    """Every operator of this process, gradient operators too, by ``namespace::base``."""
+    return MappingProxyType(_operators)
+
+
+def add(operator: "Operator") -> None:
+    """Takes an operator in. The same name again is accepted with the same definition, and replaces the operator."""
+    name = operator.definition.name
+    with lock:
+        known = _operators.get(name)
+        if known is not None and known.definition.fingerprint != operator.definition.fingerprint:
+            raise DefinitionError(
+                f"{name} is defined twice with different signatures: first in {known.defined_in}, now in {operator.defined_in}. "
+                "Rename one of them; to change a signature, start a new process."
+            )
+        _operators[name] = operator
+
+
+def defined_in(path: str) -> list["Operator"]:
+    """The operators that a file defines, in order of definition."""
+    return [operator for operator in _operators.values() if operator.defined_in == path]
+
+
+def load_file(path: str | Path) -> list["Operator"]:
+    """Imports a definition file and returns its operators. Raises DefinitionError where it defines none.
+
+    Whatever the file itself raises comes through as it is.
+    """
+    file = Path(path).resolve()
+    if not file.is_file():
+        raise DefinitionError(f"{path}: there is no such file. Give the path of a Python file that defines operators.")
+    known = defined_in(str(file))
+    if known:
+        return known
+    spec = importlib.util.spec_from_file_location(f"oneop_file_{file.stem}", file)
+    if spec is None or spec.loader is None:
+        raise DefinitionError(f"{path}: this is not a Python file. Give the path of a .py file that defines operators.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    sys.path.insert(0, str(file.parent))
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[spec.name]
+        raise
+    finally:
+        sys.path.remove(str(file.parent))
+    found = defined_in(str(file))
+    if not found:
+        raise DefinitionError(f"{path}: the file defines no operator. Decorate a function with @oneop.op(...) in it.")
+    return found

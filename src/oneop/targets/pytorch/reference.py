@@ -1,0 +1,182 @@
+"""Runs an operator's reference as the operator: with its checks, its output types, and outputs that alias no input."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from oneop.definition.binding import Binding, shown
+from oneop.definition.record import NEEDS, Definition, Output
+from oneop.errors import CallError
+from oneop.targets.pytorch.inputs import check_inputs, short
+
+if TYPE_CHECKING:
+    from oneop.operator import Operator
+
+Values = tuple[Any, ...]
+"""One value an output: a tensor, or a list of tensors where a gradient operator mirrors a variadic input."""
+
+
+def run_reference(operator: "Operator", inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
+    """What the operator gives for these inputs, computed by its reference: a value, or a tuple of several."""
+    definition = operator.definition
+    binding = check_inputs(definition, inputs, attributes)
+    if definition.native_only:
+        raise CallError(
+            f"{definition.name}: there is no kernel for this call ({_described(definition, inputs)}), and native_only=True says that "
+            "there is no reference. Convert the inputs to a dtype and device that have a kernel, or write a reference."
+        )
+    returned = operator.call_reference(*inputs, **attributes)
+    values = (
+        _gradients(operator, binding, inputs, attributes, returned)
+        if definition.is_gradient
+        else _values(operator, binding, inputs, returned)
+    )
+    fresh = tuple(_fresh(value, inputs) for value in values)
+    return fresh[0] if len(fresh) == 1 else fresh
+
+
+def _described(definition: Definition, inputs: Sequence[Any]) -> str:
+    given = [
+        (item.name, value) for item, value in zip(definition.inputs, inputs, strict=True) if isinstance(value, Tensor)
+    ]
+    return ", ".join(f"{name}: {short(value.dtype)} on {value.device}" for name, value in given)
+
+
+def _values(operator: "Operator", binding: Binding, inputs: Sequence[Any], returned: Any) -> Values:
+    definition = operator.definition
+    values = tuple(returned) if isinstance(returned, tuple | list) else (returned,)
+    if len(values) != len(definition.outputs):
+        raise CallError(
+            f"{definition.name}: the reference returned {len(values)} values; the definition has {len(definition.outputs)} outputs "
+            f"({', '.join(item.name for item in definition.outputs)}). Return one tensor for each."
+        )
+    for item, value in zip(definition.outputs, values, strict=True):
+        if not isinstance(value, Tensor):
+            raise CallError(
+                f"{definition.name}: the reference returned a {type(value).__name__} for output `{item.name}`. Return a tensor."
+            )
+        _check_shape(definition, binding, item, value)
+        _check_dtype(definition, item, value, output_dtype(definition, item, inputs))
+    return values
+
+
+def _check_shape(definition: Definition, binding: Binding, item: Output, value: Tensor) -> None:
+    (wanted,) = binding.output_shapes(item)
+    if len(wanted) == value.ndim and all(
+        size is None or size == own for size, own in zip(wanted, value.shape, strict=True)
+    ):
+        return
+    spelled = shown(["?" if size is None else size for size in wanted])
+    raise CallError(
+        f"{definition.name}: the reference returned shape {shown(value.shape)} for output `{item.name}`; its definition "
+        f'"{item.shape}" gives {spelled}. Correct the reference or the annotation.'
+    )
+
+
+def _check_dtype(definition: Definition, item: Output, value: Tensor, wanted: torch.dtype) -> None:
+    if value.dtype != wanted:
+        raise CallError(
+            f"{definition.name}: the reference returned {short(value.dtype)} for output `{item.name}`; its definition "
+            f"{item.element.name} gives {short(wanted)}. Correct the reference or the annotation."
+        )
+
+
+def output_dtype(definition: Definition, item: Output, inputs: Sequence[Any]) -> torch.dtype:
+    """The dtype of an output: its fixed one, or that of the inputs that share its element type."""
+    for source, value in zip(definition.inputs, inputs, strict=True):
+        if source.element.name == item.element.name and value is not None:
+            tensor = value[0] if isinstance(value, list | tuple) else value
+            assert isinstance(tensor, Tensor)
+            return tensor.dtype
+    found: torch.dtype = getattr(torch, item.element.dtypes[0].name)
+    return found
+
+
+def _gradients(
+    operator: "Operator", binding: Binding, inputs: Sequence[Any], attributes: Mapping[str, Any], returned: Any
+) -> Values:
+    """The gradients that a gradient function returned, one an input of the operator, as the outputs of its operator."""
+    definition = operator.definition
+    given = tuple(returned) if isinstance(returned, tuple | list) else (returned,)
+    if len(given) != len(definition.differentiates):
+        raise CallError(
+            f"{definition.name}: the gradient function returned {len(given)} values; the operator has {len(definition.differentiates)} inputs "
+            f"({', '.join(definition.differentiates)}). Return one for each, None where there is no gradient."
+        )
+    found = dict(zip(definition.differentiates, given, strict=True))
+    sources = {item.name: value for item, value in zip(definition.inputs, inputs, strict=True)}
+    needs = attributes[NEEDS]
+    values = []
+    for item in definition.outputs:
+        assert item.mirrors is not None
+        value, source = found[item.mirrors], sources[item.mirrors]
+        if source is None and value is not None:
+            raise CallError(
+                f"{definition.name}: the gradient function returned a gradient for input `{item.mirrors}`, which is None in this call. "
+                "Return None."
+            )
+        needed = bool(needs >> definition.differentiates.index(item.mirrors) & 1)
+        absent = source is None
+        values.append(
+            placeholder(definition, item, inputs)
+            if absent
+            else _gradient(definition, item.mirrors, value, source, needed)
+        )
+    return tuple(values)
+
+
+def placeholder(definition: Definition, item: Output, inputs: Sequence[Any]) -> Tensor:
+    """What a gradient operator gives where an optional input is absent: no elements, and nobody reads it."""
+    first = next(value for value in inputs if isinstance(value, Tensor))
+    return first.new_empty((0,), dtype=output_dtype(definition, item, inputs))
+
+
+def _gradient(definition: Definition, name: str, value: Any, source: Any, needed: bool) -> Any:
+    if isinstance(source, list | tuple):
+        values = list(value) if isinstance(value, list | tuple) else [value] * len(source) if value is None else [value]
+        if len(values) != len(source):
+            raise CallError(
+                f"{definition.name}: the gradient function returned {len(values)} gradients for the {len(source)} tensors of `{name}`. Return a list of {len(source)}."
+            )
+        return [
+            _gradient(definition, f"{name}[{index}]", one, tensor, needed)
+            for index, (one, tensor) in enumerate(zip(values, source, strict=True))
+        ]
+    if value is None and not (needed and source.dtype.is_floating_point):
+        return torch.zeros_like(source)
+    if value is None:
+        raise CallError(
+            f"{definition.name}: the gradient function returned None for input `{name}`, whose gradient is needed. "
+            "Return its gradient (zeros_like if it is zero)."
+        )
+    if not isinstance(value, Tensor):
+        raise CallError(
+            f"{definition.name}: the gradient function returned a {type(value).__name__} for input `{name}`. Return a tensor."
+        )
+    if value.shape != source.shape or value.dtype != source.dtype:
+        raise CallError(
+            f"{definition.name}: the gradient function returned {short(value.dtype)} of shape {shown(value.shape)} for input `{name}`, which is "
+            f"{short(source.dtype)} of shape {shown(source.shape)}. Return a gradient of that shape and dtype."
+        )
+    return value
+
+
+def _fresh(value: Any, inputs: Sequence[Any]) -> Any:
+    """The value, or a copy where it shares memory with an input."""
+    if isinstance(value, list):
+        return [_fresh(item, inputs) for item in value]
+    flat = [
+        tensor
+        for item in inputs
+        for tensor in (item if isinstance(item, list | tuple) else [item])
+        if tensor is not None
+    ]
+    return value.clone() if any(_alias(value, tensor) for tensor in flat) else value
+
+
+def _alias(left: Tensor, right: Tensor) -> bool:
+    if left is right:
+        return True
+    return torch._C._has_storage(left) and torch._C._has_storage(right) and torch._C._is_alias_of(left, right)
