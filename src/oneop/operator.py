@@ -12,7 +12,7 @@ from oneop import registry
 from oneop.definition import dtypes as dtype_table
 from oneop.definition.attributes import REQUIRED
 from oneop.definition.gradient import gradient_definition
-from oneop.definition.record import NEEDS, Definition, Layout
+from oneop.definition.record import Definition, Layout
 from oneop.definition.signature import definition_of, output_type_of
 from oneop.errors import CallError, DefinitionError
 from oneop.kernels.spec import KernelOptions, KernelSpec
@@ -24,8 +24,8 @@ from oneop.targets.pytorch.schema import schema_has_default
 class Operator:
     """A PyTorch operator with one definition, from which every other copy is derived.
 
-    Call it with its inputs in order and its attributes as keywords; it goes through ``torch.ops.<namespace>.<base>``. An operator
-    with kernels is built at its first call.
+    Call it with its inputs in order and its attributes as keywords; it goes through ``torch.ops.<namespace>.<base>``.
+    An operator with kernels is built at its first call.
     """
 
     def __init__(
@@ -93,13 +93,15 @@ class Operator:
     ) -> Any:
         """Decorates the function that computes the operator's gradient, and makes it the operator ``<name>_grad``.
 
-        The function takes the gradient of the output (``grad``; with several outputs ``grad_<output>`` for each floating one), the inputs,
-        those of the outputs that it names, and as keywords the attributes. It returns one value an input, None where there is no gradient.
-        If it takes the keyword ``needs``, an int, bit ``i`` of that says whether input ``i``'s gradient is asked for.
+        The function takes the gradient of the output (``grad``; with several outputs ``grad_<output>`` for each
+        floating one), the inputs, those of the outputs that it names, and as keywords the attributes. It returns one
+        value an input, None where there is no gradient. If it takes the keyword ``needs``, an int, bit ``i`` of that
+        says whether input ``i``'s gradient is asked for.
         """
         if self.definition.is_gradient:
             raise DefinitionError(
-                f"{self.definition.name} is a gradient itself. Its own gradient is derived from its body; remove `.gradient`."
+                f"{self.definition.name} is a gradient itself. Its own gradient is derived from its body; remove"
+                " `.gradient`."
             )
 
         def decorate(function: Callable[..., Any]) -> Operator:
@@ -141,8 +143,8 @@ class Operator:
         definition = self.definition
         if len(args) > len(definition.inputs):
             raise CallError(
-                f"{definition.name}: {len(args)} positional arguments were given; there are {len(definition.inputs)} inputs "
-                f"({', '.join(item.name for item in definition.inputs)}). Pass attributes by name."
+                f"{definition.name}: {len(args)} positional arguments were given; there are {len(definition.inputs)}"
+                f" inputs ({', '.join(item.name for item in definition.inputs)}). Pass attributes by name."
             )
         rest = dict(kwargs)
         inputs: list[Any] = list(args)
@@ -198,13 +200,13 @@ def op(
     """Decorates an annotated function, the reference, and makes it the operator ``name`` (``"namespace::base"``).
 
     Args:
-        kernels: C, C++ or CUDA sources, relative to the file of the function. The first holds the kernel function. None: the operator runs
-            its reference.
+        kernels: C or C++ sources, relative to the file of the function. The first holds the kernel function. Without
+            any, the operator runs its reference.
         onnx_name: the ONNX operator type; ``ScaledLinear`` for ``scaled_linear`` if not given.
         layout: ``"contiguous"`` inputs for the kernels (copies are made where needed), or ``"strided"`` as they are.
         native_only: the function has no body; there is no reference.
-        dtypes: those that the kernels are written for; all that the annotations admit but float16 and bfloat16 if not given. Other dtypes run
-            the reference.
+        dtypes: those that the kernels are written for; all that the annotations admit but float16 and bfloat16 if not
+            given. Other dtypes run the reference.
         flags, include_dirs, libraries: for the compiler and linker. ``march="native"`` builds for this machine only.
 
     Raises DefinitionError where the signature cannot be an operator.
@@ -226,7 +228,8 @@ def op(
         )
         if native_only and not kernels:
             raise DefinitionError(
-                f"{name}: native_only=True says that there is no reference, and there are no kernels. Give kernels=[...]."
+                f"{name}: native_only=True says that there is no reference, and there are no kernels. Give"
+                " kernels=[...]."
             )
         options = _options(name, function, dtypes, flags, include_dirs, libraries, march)
         sources = _kernel_paths(name, function, kernels)
@@ -270,7 +273,8 @@ def _kernel_paths(name: str, function: Callable[..., Any], kernels: Sequence[str
     for given, path in zip(kernels, paths, strict=True):
         if not path.is_file():
             raise DefinitionError(
-                f"{name}: the kernel file {str(given)!r} does not exist; it was looked for at {path}. Correct kernels=[...]."
+                f"{name}: the kernel file {str(given)!r} does not exist; it was looked for at {path}. Correct"
+                " kernels=[...]."
             )
     return paths
 

@@ -30,8 +30,8 @@ def add(operator: "Operator") -> None:
         known = _operators.get(name)
         if known is not None and known.definition.fingerprint != operator.definition.fingerprint:
             raise DefinitionError(
-                f"{name} is defined twice with different signatures: first in {known.defined_in}, now in {operator.defined_in}. "
-                "Rename one of them; to change a signature, start a new process."
+                f"{name} is defined twice with different signatures: first in {known.defined_in}, now in"
+                f" {operator.defined_in}. Rename one of them; to change a signature, start a new process."
             )
         _operators[name] = operator
 

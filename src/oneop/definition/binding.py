@@ -1,7 +1,7 @@
 """Fits the sizes of one call to a definition: checks the inputs, binds dimension names, computes the outputs' shapes.
 
-This is the Python side of ``shapes`` in oneop.h: the C that oneop generates gives the same results and messages. Sizes may be
-symbolic integers; whoever passes those passes ``Arithmetic`` that knows them.
+This is the Python side of ``shapes`` in oneop.h: the C that oneop generates gives the same results and messages. Sizes
+may be symbolic integers; whoever passes those passes ``Arithmetic`` that knows them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -56,8 +56,8 @@ PLAIN = Arithmetic()
 class Binding:
     """The sizes that the inputs of one call gave to the names of a definition.
 
-    ``dims`` maps names to sizes, ``batches`` the names of leading groups to tuples of sizes; ``sources`` says which input
-    bound a name.
+    ``dims`` maps names to sizes, ``batches`` the names of leading groups to tuples of sizes; ``sources`` says which
+    input bound a name.
     """
 
     definition: Definition
@@ -115,8 +115,8 @@ def bind(
 ) -> Binding:
     """Checks the shapes of a call's inputs against the definition. Raises CallError where one does not fit.
 
-    ``shapes`` has for each input the shapes of its tensors: none for an absent optional input, one, or as many as a variadic
-    input has. ``attributes`` has a value for each attribute that dimensions name.
+    ``shapes`` has for each input the shapes of its tensors: none for an absent optional input, one, or as many as a
+    variadic input has. ``attributes`` has a value for each attribute that dimensions name.
     """
     binding = Binding(definition, attributes, shapes, arithmetic)
     tensors = [
@@ -195,7 +195,8 @@ def _size_message(binding: Binding, label: str, shape: Shape, sizes: tuple[Any, 
 def _rank_message(binding: Binding, label: str, shape: Shape, sizes: tuple[Any, ...]) -> str:
     at_least = "at least " if shape.batch is not None else ""
     return (
-        f"{binding.definition.name}: input `{label}` has shape {shown(sizes)}, {_dimensions(len(sizes))}; its definition is "
+        f"{binding.definition.name}: input `{label}` has shape {shown(sizes)}, {_dimensions(len(sizes))}; its"
+        " definition is "
         f'"{shape}", {at_least}{_dimensions(len(shape.dims))}. Pass a tensor that fits.'
     )
 

@@ -35,8 +35,8 @@ def _check_inputs(definition: Definition) -> None:
 
 
 def _check_names(definition: Definition) -> None:
-    dims = {name: "dimension" for name in definition.dims}
-    batches = {name: "leading group" for name in definition.batches}
+    dims = dict.fromkeys(definition.dims, "dimension")
+    batches = dict.fromkeys(definition.batches, "leading group")
     taken: dict[str, str] = {}
     groups: list[tuple[str, Iterable[str]]] = [
         ("input", [item.name for item in definition.inputs]),
@@ -78,12 +78,13 @@ def _clash(definition: Definition, name: str, first: str, second: str) -> None:
     if {first, second} == {"attribute", "dimension"}:
         _fail(
             definition,
-            f"the dimension `{name}` shadows the attribute `{name}`. Rename one of them; expressions such as `2*{name}` may use "
-            "an attribute.",
+            f"the dimension `{name}` shadows the attribute `{name}`. Rename one of them; expressions such as `2*{name}`"
+            " may use an attribute.",
         )
     _fail(
         definition,
-        f"`{name}` names both the {first} and the {second}. In a kernel both are fields of one struct: rename one of them.",
+        f"`{name}` names both the {first} and the {second}. In a kernel both are fields of one struct: rename one of"
+        " them.",
     )
 
 
@@ -94,7 +95,8 @@ def _check_input_dims(definition: Definition) -> None:
             if isinstance(dim, Unknown):
                 _fail(
                     definition,
-                    f"input `{item.name}`: `{dim}` is for outputs. Write `{dim.name}`: an input's size is always known.",
+                    f"input `{item.name}`: `{dim}` is for outputs. Write `{dim.name}`: an input's size is always"
+                    " known.",
                 )
             if isinstance(dim, Binary | Call):
                 for name in names(dim):
@@ -140,13 +142,15 @@ def _check_output_dims(definition: Definition) -> None:
             if isinstance(dim, Anything):
                 _fail(
                     definition,
-                    f"output `{output.name}`: `_` says nothing about its size. Name the dimension, or write `?k` for a size that only the kernel knows.",
+                    f"output `{output.name}`: `_` says nothing about its size. Name the dimension, or write `?k` for a"
+                    " size that only the kernel knows.",
                 )
             for name in names(dim) if isinstance(dim, Name | Binary | Call) else ():
                 if name in sometimes:
                     _fail(
                         definition,
-                        f"output `{output.name}`: `{dim}` needs `{name}`, which only optional inputs bind. An input that is always there must bind it.",
+                        f"output `{output.name}`: `{dim}` needs `{name}`, which only optional inputs bind. An input"
+                        " that is always there must bind it.",
                     )
                 _check_known(definition, f"output `{output.name}`: `{dim}`", name, bound)
 
@@ -157,6 +161,6 @@ def _check_output_dtypes(definition: Definition) -> None:
         if output.mirrors is None and not output.element.is_fixed and output.element.name not in bound:
             _fail(
                 definition,
-                f"output `{output.name}` is {output.element.name}, but no input that is always there is. Write a fixed dtype, such as "
-                f"{output.element.dtypes[0].name.capitalize()}, or the class of an input.",
+                f"output `{output.name}` is {output.element.name}, but no input that is always there is. Write a fixed"
+                f" dtype, such as {output.element.dtypes[0].name.capitalize()}, or the class of an input.",
             )

@@ -1,4 +1,4 @@
-"""Dimension expressions: what a jaxtyping dimension string says, as a small tree that every target evaluates or renders."""
+"""Dimension expressions: what a jaxtyping dimension string says, as a tree that targets evaluate or render."""
 
 import ast
 from collections.abc import Callable, Iterator, Mapping
@@ -167,7 +167,7 @@ def _convert(tree: ast.expr, text: str) -> Expr:
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return Binary("-", Number(0), _convert(operand, text))
         case ast.Call(func=ast.Name(id="min" | "max" as function), args=arguments, keywords=[]) if len(arguments) >= 2:
-            return Call(function, tuple(_convert(argument, text) for argument in arguments))  # type: ignore[arg-type]
+            return Call(function, tuple(_convert(argument, text) for argument in arguments))
     raise DimError(
         f"`{text}` is not a dimension; it may hold names, integers, + - * // %, min(a,b), max(a,b) and parentheses"
     )

@@ -14,9 +14,9 @@ from oneop.errors import DefinitionError
 def gradient_definition(definition: Definition, function: Callable[..., Any]) -> Definition:
     """The definition of ``<name>_grad``, whose reference is ``function``.
 
-    Its inputs are one gradient for each floating output (``grad``, or ``grad_<output>`` where there are several outputs), the
-    operator's inputs, and the operator's outputs that the function names. Raises DefinitionError where the function's
-    parameters are not these.
+    Its inputs are one gradient for each floating output (``grad``, or ``grad_<output>`` where there are several
+    outputs), the operator's inputs, and the operator's outputs that the function names. Raises DefinitionError where
+    the function's parameters are not these.
     """
     named = _positional(function)
     kept = tuple(output for output in definition.outputs if output.name in named)
@@ -81,8 +81,9 @@ def _check_parameters(definition: Definition, function: Callable[..., Any], want
         outputs = ", ".join(f"`{output.name}`" for output in definition.outputs)
         names = ", ".join(item.name for item in definition.attributes)
         raise DefinitionError(
-            f"{definition.name}: the gradient is `{_signature(function)}`. Write `({', '.join(wanted)}{f', *, {names}' if names else ''})`: "
-            f"the gradients, the inputs, then those of the outputs {outputs} that it uses; attributes (and `{NEEDS}`) as keywords."
+            f"{definition.name}: the gradient is `{_signature(function)}`. Write"
+            f" `({', '.join(wanted)}{f', *, {names}' if names else ''})`: the gradients, the inputs, then those of the"
+            f" outputs {outputs} that it uses; attributes (and `{NEEDS}`) as keywords."
         )
 
 

@@ -65,9 +65,9 @@ class Output:
 class Definition:
     """What an operator is, to every target.
 
-    ``name`` is ``namespace::base``. ``inputs`` are in positional order, ``attributes`` in keyword order. ``differentiates``
-    is set on a gradient operator: the names of the operator's inputs, in the bit order of the ``needs`` attribute, which
-    is then the last attribute.
+    ``name`` is ``namespace::base``. ``inputs`` are in positional order, ``attributes`` in keyword order.
+    ``differentiates`` is set on a gradient operator: the names of the operator's inputs, in the bit order of the
+    ``needs`` attribute, which is then the last attribute.
     """
 
     name: str
@@ -93,22 +93,24 @@ class Definition:
         return bool(self.differentiates)
 
     @cached_property
+    def _tensors(self) -> tuple[Input | Output, ...]:
+        return (*self.inputs, *self.outputs)
+
+    @cached_property
     def elements(self) -> tuple[ElementType, ...]:
         """The dtype variables, in the order in which the inputs (then the outputs) name them."""
-        found = dict.fromkeys(parameter.element for parameter in (*self.inputs, *self.outputs))
-        return tuple(found)
+        return tuple(dict.fromkeys(parameter.element for parameter in self._tensors))
 
     @cached_property
     def dims(self) -> tuple[str, ...]:
         """The names that sizes bind, in order of first appearance: input dimensions, then unknown (``?k``) ones."""
-        shapes = [parameter.shape for parameter in (*self.inputs, *self.outputs)]
-        return tuple(dict.fromkeys(name for shape in shapes for name in shape.binds()))
+        return tuple(dict.fromkeys(name for parameter in self._tensors for name in parameter.shape.binds()))
 
     @cached_property
     def batches(self) -> tuple[str, ...]:
         """The names of the leading groups (``*batch``), in order of first appearance."""
-        shapes = [parameter.shape for parameter in (*self.inputs, *self.outputs)]
-        return tuple(dict.fromkeys(shape.batch for shape in shapes if shape.batch is not None))
+        groups = (parameter.shape.batch for parameter in self._tensors)
+        return tuple(dict.fromkeys(group for group in groups if group is not None))
 
     def input(self, name: str) -> Input:
         return next(item for item in self.inputs if item.name == name)

@@ -16,7 +16,10 @@ from oneop.definition.record import Arity, Attribute, Definition, Input, Layout,
 from oneop.errors import DefinitionError
 
 TENSOR_HINT = 'write an input as `x: Float[Tensor, "n k"]` (jaxtyping)'
-ATTRIBUTE_HINT = "an attribute is float, int, bool, str, Literal[...], list[int], list[float], list[str], or `| None` of one of these"
+ATTRIBUTE_HINT = (
+    "an attribute is float, int, bool, str, Literal[...], list[int], list[float], list[str], or `| None` of one of"
+    " these"
+)
 
 
 def definition_of(
@@ -30,7 +33,7 @@ def definition_of(
 ) -> Definition:
     """The definition that a function's signature states. Raises DefinitionError, which names the parameter.
 
-    ``scope`` resolves names in string annotations that the function's module does not hold (a class local to a caller).
+    ``scope`` resolves names in string annotations that the function's module does not hold, such as a caller's own.
     """
     _check_name(name)
     if layout not in ("contiguous", "strided"):
@@ -92,7 +95,8 @@ def _check_name(name: str) -> None:
     for part in (namespace, base):
         if part in words.C_WORDS or "__" in part:
             raise DefinitionError(
-                f"{name}: `{part}` cannot be a name in C and C++. Choose another, such as `{part.strip('_').replace('__', '_')}_op`."
+                f"{name}: `{part}` cannot be a name in C and C++. Choose another, such as"
+                f" `{part.strip('_').replace('__', '_')}_op`."
             )
 
 
@@ -101,7 +105,8 @@ def _hints(function: Callable[..., Any], name: str, scope: Mapping[str, Any] | N
         return typing.get_type_hints(function, localns=dict(scope) if scope else None, include_extras=True)
     except NameError as error:
         raise DefinitionError(
-            f"{name}: an annotation names `{error.name}`, which its module does not define. Import it at the top of the file."
+            f"{name}: an annotation names `{error.name}`, which its module does not define. Import it at the top of the"
+            " file."
         ) from error
     except (TypeError, SyntaxError, ValueError, AttributeError) as error:
         raise DefinitionError(
@@ -174,8 +179,8 @@ def _tensor(name: str, where: str, annotation: Any) -> tuple[ElementType, Shape]
     known = DTYPES if not isinstance(admitted, tuple) else tuple(item for item in DTYPES if item.name in admitted)
     if not known:
         raise DefinitionError(
-            f"{name}: {where} is {label}, a dtype that oneop does not know. It knows {', '.join(dtypes.BY_NAME)} and the classes "
-            "Float, Int, UInt, Integer, Num, Real, Inexact, Bool and Shaped."
+            f"{name}: {where} is {label}, a dtype that oneop does not know. It knows {', '.join(dtypes.BY_NAME)} and"
+            " the classes Float, Int, UInt, Integer, Num, Real, Inexact, Bool and Shaped."
         )
     return ElementType(label, known), shape
 
@@ -248,7 +253,7 @@ def _element_value(kind: AttributeKind, value: Any) -> Any:
         except OverflowError:
             raise ValueError("is too large for a float") from None
     if isinstance(value, wanted) and isinstance(value, bool) == (wanted is bool):
-        if wanted is int and not -(2**63) <= value < 2**63:
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
             raise ValueError("does not fit 64 bits")
         return value
     raise ValueError(f"is {type(value).__name__}, not {wanted.__name__}")
@@ -263,8 +268,8 @@ def _outputs(name: str, annotation: Any, scope: Mapping[str, Any] | None) -> tup
         return (Output("out", *_tensor(name, "the result", annotation)),)
     if not _is_named_tuple(annotation):
         raise DefinitionError(
-            f'{name}: the result is {_spell(annotation)}. Return one tensor, `-> Float[Tensor, "n m"]`, or a NamedTuple of '
-            "tensors, whose field names name the outputs."
+            f'{name}: the result is {_spell(annotation)}. Return one tensor, `-> Float[Tensor, "n m"]`, or a NamedTuple'
+            " of tensors, whose field names name the outputs."
         )
     try:
         hints = typing.get_type_hints(annotation, localns=dict(scope) if scope else None, include_extras=True)
@@ -273,7 +278,7 @@ def _outputs(name: str, annotation: Any, scope: Mapping[str, Any] | None) -> tup
             f"{name}: an annotation of {annotation.__name__} names `{error.name}`, which its module does not define."
         ) from error
     outputs = []
-    for field_name in annotation._fields:  # type: ignore[attr-defined]
+    for field_name in annotation._fields:
         hint = hints.get(field_name)
         if not _is_tensor(hint):
             raise DefinitionError(

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 from torch._C import DispatchKeySet
-from torch._functorch.autograd_function import enable_single_level_autograd_function
-from torch.autograd.forward_ad import unpack_dual
+from torch._functorch.autograd_function import (  # type: ignore[attr-defined]
+    enable_single_level_autograd_function,
+)
+from torch.autograd.forward_ad import _set_fwd_grad_enabled, unpack_dual
 from torch.autograd.function import _SingleLevelFunction
 
 from oneop import registry
@@ -21,7 +23,8 @@ if TYPE_CHECKING:
 def autograd_implementation(name: str) -> Callable[..., Any]:
     """What runs at torch's Autograd key.
 
-    Without a written gradient, and for forward mode, the reference runs under torch's own autograd: the twin is composite.
+    Without a written gradient, and for forward mode, the reference runs under torch's own autograd: its twin is
+    composite.
     """
 
     def autograd(keys: DispatchKeySet, *args: Any, **kwargs: Any) -> Any:
@@ -82,14 +85,16 @@ class _Call:
 class _WrittenGradient(_SingleLevelFunction):
     """Forward is the operator, backward its gradient operator.
 
-    torch's Autograd key is already one level of functorch's transforms; an ordinary ``Function`` would start them again.
+    torch's Autograd key is already one level of functorch's transforms; a ``Function`` would start them again.
     """
 
     @staticmethod
     def forward(ctx: Any, call: _Call, *tensors: Tensor) -> Any:
         operator = call.operator
         inputs, _ = call.inputs(tensors)
-        result = _below(operator, call.keys, inputs, call.kwargs)
+        # A Function turns gradients off for its forward; under functorch the levels below this one still want theirs.
+        with torch.enable_grad(), _set_fwd_grad_enabled(True):
+            result = _below(operator, call.keys, inputs, call.kwargs)
         outputs = result if isinstance(result, tuple) else (result,)
         definition = operator.definition
         gradient = operator.gradient_operator
@@ -138,4 +143,4 @@ def _mask(call: _Call, needed: Sequence[bool]) -> int:
 
 def _apply(operator: "Operator", keys: DispatchKeySet, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     with enable_single_level_autograd_function():
-        return _WrittenGradient.apply(_Call(operator, keys, args, kwargs), *_flat(args))
+        return _WrittenGradient.apply(_Call(operator, keys, args, kwargs), *_flat(args))  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Checks what a call passes against the definition: kinds, dtypes, devices, sizes, choices. The Python side of the runtime's checks."""
+"""Checks a call against the definition: kinds, dtypes, devices, sizes, choices. runtime.cpp has the same checks."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -53,8 +53,9 @@ def _check_dtypes(definition: Definition, tensors: Mapping[str, Sequence[Tensor]
         for label, tensor in labelled(item, tensors[item.name]):
             if tensor.dtype not in admitted:
                 raise CallError(
-                    f"{definition.name}: input `{label}` is {short(tensor.dtype)}; its definition is {item.element.name}: "
-                    f"{', '.join(dtype.name for dtype in item.element.dtypes)}. Convert it with `.to(...)`."
+                    f"{definition.name}: input `{label}` is {short(tensor.dtype)}; its definition is"
+                    f" {item.element.name}: {', '.join(dtype.name for dtype in item.element.dtypes)}. Convert it with"
+                    " `.to(...)`."
                 )
             dtype, source = bound.setdefault(item.element.name, (tensor.dtype, label))
             if tensor.dtype != dtype:
@@ -91,7 +92,10 @@ def _check_choices(definition: Definition, attributes: Mapping[str, Any]) -> Non
 
 def choice_message(definition: Definition, name: str, value: Any) -> str:
     choices = definition.attribute(name).choices or ()
-    return f"{definition.name}: attribute `{name}` is {value!r}, not one of {', '.join(map(repr, choices))}. Pass one of these."
+    return (
+        f"{definition.name}: attribute `{name}` is {value!r}, not one of {', '.join(map(repr, choices))}. Pass one of"
+        " these."
+    )
 
 
 def check_attribute(definition: Definition, name: str, value: Any) -> Any:
@@ -110,7 +114,8 @@ def check_attribute(definition: Definition, name: str, value: Any) -> Any:
             else ""
         )
         raise CallError(
-            f"{definition.name}: attribute `{name}` {error}. Pass {wanted}{' or None' if definition.attribute(name).optional else ''}.{hint}"
+            f"{definition.name}: attribute `{name}` {error}. Pass"
+            f" {wanted}{' or None' if definition.attribute(name).optional else ''}.{hint}"
         ) from None
     return list(checked) if isinstance(checked, tuple) else checked
 

@@ -22,7 +22,7 @@ def prepare(operator: "Operator") -> Any:
 
 
 def replace(operator: "Operator") -> None:
-    """Puts a new definition of an operator that has been called in place: its kernels, or its gradient, may have changed."""
+    """Puts a new definition of an operator in place of one that has been called: kernels or gradient may differ."""
     if not operator.has_kernels:
         raise DefinitionError(
             f"{operator.definition.name}: this operator has kernels in this process, and the new definition has none. "

@@ -24,8 +24,9 @@ def run_reference(operator: "Operator", inputs: Sequence[Any], attributes: Mappi
     binding = check_inputs(definition, inputs, attributes)
     if definition.native_only:
         raise CallError(
-            f"{definition.name}: there is no kernel for this call ({_described(definition, inputs)}), and native_only=True says that "
-            "there is no reference. Convert the inputs to a dtype and device that have a kernel, or write a reference."
+            f"{definition.name}: there is no kernel for this call ({_described(definition, inputs)}), and"
+            " native_only=True says that there is no reference. Convert the inputs to a dtype and device that have a"
+            " kernel, or write a reference."
         )
     returned = operator.call_reference(*inputs, **attributes)
     values = (
@@ -49,13 +50,15 @@ def _values(operator: "Operator", binding: Binding, inputs: Sequence[Any], retur
     values = tuple(returned) if isinstance(returned, tuple | list) else (returned,)
     if len(values) != len(definition.outputs):
         raise CallError(
-            f"{definition.name}: the reference returned {len(values)} values; the definition has {len(definition.outputs)} outputs "
-            f"({', '.join(item.name for item in definition.outputs)}). Return one tensor for each."
+            f"{definition.name}: the reference returned {len(values)} values; the definition has"
+            f" {len(definition.outputs)} outputs ({', '.join(item.name for item in definition.outputs)}). Return one"
+            " tensor for each."
         )
     for item, value in zip(definition.outputs, values, strict=True):
         if not isinstance(value, Tensor):
             raise CallError(
-                f"{definition.name}: the reference returned a {type(value).__name__} for output `{item.name}`. Return a tensor."
+                f"{definition.name}: the reference returned a {type(value).__name__} for output `{item.name}`. Return a"
+                " tensor."
             )
         _check_shape(definition, binding, item, value)
         _check_dtype(definition, item, value, output_dtype(definition, item, inputs))
@@ -70,7 +73,8 @@ def _check_shape(definition: Definition, binding: Binding, item: Output, value: 
         return
     spelled = shown(["?" if size is None else size for size in wanted])
     raise CallError(
-        f"{definition.name}: the reference returned shape {shown(value.shape)} for output `{item.name}`; its definition "
+        f"{definition.name}: the reference returned shape {shown(value.shape)} for output `{item.name}`; its"
+        " definition "
         f'"{item.shape}" gives {spelled}. Correct the reference or the annotation.'
     )
 
@@ -102,8 +106,9 @@ def _gradients(
     given = tuple(returned) if isinstance(returned, tuple | list) else (returned,)
     if len(given) != len(definition.differentiates):
         raise CallError(
-            f"{definition.name}: the gradient function returned {len(given)} values; the operator has {len(definition.differentiates)} inputs "
-            f"({', '.join(definition.differentiates)}). Return one for each, None where there is no gradient."
+            f"{definition.name}: the gradient function returned {len(given)} values; the operator has"
+            f" {len(definition.differentiates)} inputs ({', '.join(definition.differentiates)}). Return one for each,"
+            " None where there is no gradient."
         )
     found = dict(zip(definition.differentiates, given, strict=True))
     sources = {item.name: value for item, value in zip(definition.inputs, inputs, strict=True)}
@@ -114,8 +119,8 @@ def _gradients(
         value, source = found[item.mirrors], sources[item.mirrors]
         if source is None and value is not None:
             raise CallError(
-                f"{definition.name}: the gradient function returned a gradient for input `{item.mirrors}`, which is None in this call. "
-                "Return None."
+                f"{definition.name}: the gradient function returned a gradient for input `{item.mirrors}`, which is"
+                " None in this call. Return None."
             )
         needed = bool(needs >> definition.differentiates.index(item.mirrors) & 1)
         absent = source is None
@@ -138,7 +143,8 @@ def _gradient(definition: Definition, name: str, value: Any, source: Any, needed
         values = list(value) if isinstance(value, list | tuple) else [value] * len(source) if value is None else [value]
         if len(values) != len(source):
             raise CallError(
-                f"{definition.name}: the gradient function returned {len(values)} gradients for the {len(source)} tensors of `{name}`. Return a list of {len(source)}."
+                f"{definition.name}: the gradient function returned {len(values)} gradients for the {len(source)}"
+                f" tensors of `{name}`. Return a list of {len(source)}."
             )
         return [
             _gradient(definition, f"{name}[{index}]", one, tensor, needed)
@@ -153,12 +159,14 @@ def _gradient(definition: Definition, name: str, value: Any, source: Any, needed
         )
     if not isinstance(value, Tensor):
         raise CallError(
-            f"{definition.name}: the gradient function returned a {type(value).__name__} for input `{name}`. Return a tensor."
+            f"{definition.name}: the gradient function returned a {type(value).__name__} for input `{name}`. Return a"
+            " tensor."
         )
     if value.shape != source.shape or value.dtype != source.dtype:
         raise CallError(
-            f"{definition.name}: the gradient function returned {short(value.dtype)} of shape {shown(value.shape)} for input `{name}`, which is "
-            f"{short(source.dtype)} of shape {shown(source.shape)}. Return a gradient of that shape and dtype."
+            f"{definition.name}: the gradient function returned {short(value.dtype)} of shape {shown(value.shape)} for"
+            f" input `{name}`, which is {short(source.dtype)} of shape {shown(source.shape)}. Return a gradient of that"
+            " shape and dtype."
         )
     return value
 
@@ -179,4 +187,4 @@ def _fresh(value: Any, inputs: Sequence[Any]) -> Any:
 def _alias(left: Tensor, right: Tensor) -> bool:
     if left is right:
         return True
-    return torch._C._has_storage(left) and torch._C._has_storage(right) and torch._C._is_alias_of(left, right)
+    return torch._C._has_storage(left) and torch._C._has_storage(right) and bool(torch._C._is_alias_of(left, right))  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Makes an operator known to torch: schema, shapes for tracing, reference twin, and its implementation in Python or native."""
+"""Makes an operator known to torch: schema, shapes for tracing, reference twin, and Python or native implementation."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -69,7 +69,8 @@ def _register_schema(definition: Definition) -> None:
         library.define(schema_text(definition, twin), tags=(torch.Tag.pt2_compliant_tag,))
     except RuntimeError as error:
         raise DefinitionError(
-            f"{definition.name}: torch knows an operator of this name already, which oneop did not define. Choose another name."
+            f"{definition.name}: torch knows an operator of this name already, which oneop did not define. Choose"
+            " another name."
         ) from error
     compute = _reference_implementation(definition.name)
     library.impl(twin, compute, "CompositeImplicitAutograd")
