@@ -1,0 +1,48 @@
+"""ScaledLinear as an operator in Python alone: no kernel, no compiler. The derived gradient comes from the body."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+import oneop
+
+
+@oneop.op("demo_python::scaled_linear")
+def scaled_linear(
+    x: Float[Tensor, "n k"],
+    weight: Float[Tensor, "m k"],
+    bias: Float[Tensor, "m"] | None = None,
+    *,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+) -> Float[Tensor, "n m"]:
+    """alpha * x @ weight.T + beta * bias"""
+    y = alpha * (x @ weight.T)
+    return y if bias is None else y + beta * bias
+
+
+class ScaledLinear(nn.Module):
+    """alpha * x @ weight.T + beta * bias, for x of shape (n, in_features); the result is (n, out_features)."""
+
+    def __init__(
+        self, in_features: int, out_features: int, bias: bool = True, alpha: float = 1.0, beta: float = 1.0
+    ) -> None:
+        super().__init__()
+        self.in_features, self.out_features = in_features, out_features
+        self.alpha, self.beta = alpha, beta
+        self.weight = nn.Parameter(torch.empty(out_features, in_features))
+        self.register_parameter("bias", nn.Parameter(torch.empty(out_features)) if bias else None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        for parameter in self.parameters():
+            nn.init.uniform_(parameter, -0.1, 0.1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return scaled_linear(x, self.weight, self.bias, alpha=self.alpha, beta=self.beta)
+
+    def extra_repr(self) -> str:
+        return (
+            f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}, "
+            f"alpha={self.alpha}, beta={self.beta}"
+        )

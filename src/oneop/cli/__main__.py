@@ -1,0 +1,5 @@
+"""python -m oneop.cli"""
+
+from oneop.cli import main
+
+main()

@@ -1,0 +1,22 @@
+"""oneop headers: the generated headers of a definition file beside its sources, for editors."""
+
+import typer
+
+from oneop.cli.definitions import DefinitionFile, operators_of
+from oneop.cli.failures import reported, stop
+
+EXAMPLES = (
+    "Example: oneop headers scaled_linear.py (the compiler does not read them: it gets fresh ones at every build)"
+)
+
+
+def command(file: DefinitionFile) -> None:
+    """Write the headers that the kernels of FILE include beside FILE, so that an editor finds them."""
+    specs = [operator.kernel_spec() for operator in operators_of(file) if operator.has_kernels]
+    if not specs:
+        raise stop(f"{file} defines no operator with kernels, so there is no header to write.")
+    from oneop.kernels.library import write_headers
+
+    with reported():
+        for path in write_headers(specs, file.parent):
+            typer.echo(f"wrote {path}")

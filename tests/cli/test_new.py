@@ -1,0 +1,98 @@
+"""oneop new: what it writes passes its own test as it is, in each language, and it refuses what it should."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from oneop.cli import app
+
+
+def new(*arguments: object) -> tuple[int, str]:
+    done = CliRunner().invoke(app, ["new", *map(str, arguments)])
+    return done.exit_code, done.output
+
+
+@pytest.mark.parametrize(
+    ("language", "files"),
+    [
+        ("python", {"wider.py", "test_wider.py"}),
+        ("c++", {"wider.py", "test_wider.py", "wider.cpp"}),
+        ("c", {"wider.py", "test_wider.py", "wider.c"}),
+    ],
+)
+def test_what_it_writes_passes_as_it_is(language: str, files: set[str], tmp_path: Path) -> None:
+    status, said = new("wider", "--language", language, "--directory", tmp_path / "made")
+    assert status == 0, said
+    assert {path.name for path in (tmp_path / "made").iterdir()} == files
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_wider.py"]
+    done = subprocess.run(command, cwd=tmp_path / "made", env=os.environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " passed" in done.stdout
+    assert " skipped" not in done.stdout
+
+
+@pytest.mark.parametrize("language", ["python", "c++", "c"])
+def test_its_test_can_fail(language: str, tmp_path: Path) -> None:
+    """The kernel computes something else: the generated test notices."""
+    new("wider", "--language", language, "--directory", tmp_path)
+    kernel = tmp_path / {"python": "wider.py", "c++": "wider.cpp", "c": "wider.c"}[language]
+    wrong = kernel.read_text().replace("alpha *", "2 + alpha *")
+    assert wrong != kernel.read_text()
+    kernel.write_text(wrong)
+    test = tmp_path / "test_wider.py"
+    # Against the reference where there is a kernel; in Python the operator is its reference, so against a figure.
+    if language == "python":
+        test.write_text(
+            test.read_text() + "\n\ndef test_a_figure():\n    assert wider(torch.ones(1), alpha=2.0) == 2.0\n"
+        )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_wider.py"]
+    done = subprocess.run(command, cwd=tmp_path, env=os.environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert ("test_a_figure" if language == "python" else "test_it_equals_the_reference") in done.stdout
+
+
+def test_it_is_formatted_and_linted(tmp_path: Path) -> None:
+    for language in ("c++", "python"):
+        new(f"in_{language[0]}", "--language", language, "--directory", tmp_path)
+    tools = Path(sys.executable).parent
+    for arguments in (["check", "--select", "E,F,I,W,UP", "--ignore", "F722,F821"], ["format", "--check"]):
+        command = [tools / "ruff", *arguments, "--isolated", "--line-length", "120", tmp_path]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_it_overwrites_nothing(tmp_path: Path) -> None:
+    (tmp_path / "test_mine.py").write_text("precious")
+    status, said = new("mine", "--directory", tmp_path)
+    assert status == 1
+    assert f"nothing was written, since {tmp_path}/test_mine.py exists already" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["test_mine.py"]
+    assert (tmp_path / "test_mine.py").read_text() == "precious"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["ScaledAdd"], "NAME is `ScaledAdd`, which is no name for an operator. Use lower-case words"),
+        (["../up"], "NAME is `../up`, which is no name for an operator."),
+        (["double"], "NAME is `double`, which is a word of C, C++ or Python. Choose another one."),
+        (["lambda"], "NAME is `lambda`, which is a word of C, C++ or Python."),
+        (["fine", "--namespace", "aten"], "--namespace aten belongs to PyTorch. Choose another one."),
+    ],
+)
+def test_names_that_would_not_work(arguments: list[str], message: str, tmp_path: Path) -> None:
+    status, said = new(*arguments, "--directory", tmp_path)
+    assert status == 1
+    assert message in said
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    status, said = new("fine", "--directory", tmp_path / "file" / "below")
+    assert status == 1
+    assert "cannot be written: Not a directory. Choose another --directory." in said
