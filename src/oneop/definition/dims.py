@@ -106,8 +106,12 @@ class Shape:
         return " ".join(([f"*{self.batch}"] if self.batch else []) + [str(dim) for dim in self.dims])
 
     def binds(self) -> Iterator[str]:
-        """The names that this shape gives a value when it is an input's (or, for ``?k``, an output's)."""
-        yield from (dim.name for dim in self.dims if isinstance(dim, Name | Unknown))
+        """The names that this shape gives a value when it is an input's."""
+        yield from (dim.name for dim in self.dims if isinstance(dim, Name))
+
+    def unknown(self) -> Iterator[str]:
+        """The names (``?k``) that an output's shape gives a value once the kernel ran."""
+        yield from (dim.name for dim in self.dims if isinstance(dim, Unknown))
 
     def needs(self) -> Iterator[str]:
         """The names that must have a value from elsewhere: those inside expressions."""

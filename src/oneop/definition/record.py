@@ -104,7 +104,9 @@ class Definition:
     @cached_property
     def dims(self) -> tuple[str, ...]:
         """The names that sizes bind, in order of first appearance: input dimensions, then unknown (``?k``) ones."""
-        return tuple(dict.fromkeys(name for parameter in self._tensors for name in parameter.shape.binds()))
+        bound = [name for item in self.inputs for name in item.shape.binds()]
+        unknown = [name for item in self.outputs for name in item.shape.unknown()]
+        return tuple(dict.fromkeys((*bound, *unknown)))
 
     @cached_property
     def batches(self) -> tuple[str, ...]:
