@@ -8,7 +8,6 @@
 """
 
 import contextlib
-import errno
 import json
 import os
 import re
@@ -21,7 +20,8 @@ from oneop.kernels.dependencies import Dependencies
 
 _FORMAT = 1
 _ENTRY = "entry.json"
-_FULL_BELOW = 1 << 20
+_FULL_BELOW = 1 << 20  # bytes
+_KEPT_LOGS = 50
 
 
 class Cache:
@@ -43,14 +43,11 @@ class Cache:
         return None
 
     def lock_path(self, slot: str) -> Path:
-        folder = self.root / "locks"
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return folder / f"{slot}.lock"
+        return self._folder("locks") / f"{slot}.lock"
 
     def workplace(self, slot: str) -> Path:
         """A fresh folder to build in. The caller holds the slot's lock."""
-        building = self.root / "building"
-        building.mkdir(parents=True, exist_ok=True, mode=0o700)
+        building = self._folder("building")
         self._sweep(building, slot)
         return Path(tempfile.mkdtemp(prefix=f"{slot}.", dir=building))
 
@@ -61,8 +58,7 @@ class Cache:
         sizes = {library: (workplace / library).stat().st_size}
         content = {"format": _FORMAT, "files": sizes, "dependencies": dependencies.as_json(), **about}
         (workplace / _ENTRY).write_text(json.dumps(content), encoding="utf-8")
-        entry = self.root / "entries" / slot / dependencies.digest()[:32]
-        entry.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        entry = self._folder("entries", slot) / dependencies.digest()[:32]
         if (
             entry.exists()
         ):  # damaged, or it would have been found; others may still have it loaded, which a rename allows
@@ -73,10 +69,10 @@ class Cache:
 
     def keep_log(self, slot: str, output: bytes) -> Path | None:
         """Keep what a failed compiler said; None where even that cannot be written."""
-        path = self.root / "failed" / f"{slot}.log"
         try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            path = self._folder("failed") / f"{slot}.log"
             path.write_bytes(output)
+            _keep_newest(path.parent)
         except OSError:
             return None
         return path
@@ -87,6 +83,12 @@ class Cache:
             return shutil.disk_usage(self.root).free < _FULL_BELOW
         except OSError:
             return False
+
+    def _folder(self, *names: str) -> Path:
+        self.root.mkdir(parents=True, exist_ok=True, mode=0o700)  # libraries that we load: nobody else writes here
+        folder = self.root.joinpath(*names)
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
 
     def _sweep(self, building: Path, mine: str) -> None:
         """Remove what dead builders left: a builder that lives holds the lock of its slot."""
@@ -123,12 +125,10 @@ def remove(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def reason_of(error: OSError) -> str:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"it is full: {error.strerror}"
-    if error.errno == errno.EROFS:
-        return "it is read-only"
-    return str(error.strerror or error)
+def _keep_newest(folder: Path) -> None:
+    logs = sorted(folder.iterdir(), key=lambda log: log.stat().st_mtime_ns)
+    for log in logs[:-_KEPT_LOGS]:
+        log.unlink(missing_ok=True)
 
 
 def _is_valid(variant: Path, library: str) -> bool:

@@ -147,15 +147,18 @@ def _version(
 def _kept_version(
     words: tuple[str, ...], identity: tuple[tuple[str, int, int, int], ...], memory: Path | None
 ) -> Path | None:
-    # A script, and Apple's shims, may run another compiler tomorrow though they did not change: those are asked each time.
+    # A script, and Apple's shims, may run another compiler tomorrow though they did not change: these are asked.
     if memory is None or sys.platform == "darwin" or any(_is_script(program) for program, *_ in identity):
         return None
     return memory / hashlib.sha256(json.dumps([words, identity]).encode()).hexdigest()[:32]
 
 
 def _is_script(program: str) -> bool:
-    with open(program, "rb") as file:
-        return file.read(2) == b"#!"
+    try:
+        with open(program, "rb") as file:
+            return file.read(2) == b"#!"
+    except PermissionError:  # it may run and not be read: we cannot tell
+        return True
 
 
 def _write_whole(path: Path, text: str) -> None:

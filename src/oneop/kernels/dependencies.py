@@ -7,7 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-# A file changed this shortly before we looked may change again without a new time stamp; its content is compared instead.
+from oneop.kernels.inputs import digest_of
+
+# A file changed this shortly before we looked may change again without a new time stamp; its content decides instead.
 _RACY_NS = 2_000_000_000
 # Time stamps of files come from a clock that may be this much behind.
 _CLOCK_TICK_NS = 20_000_000
@@ -92,11 +94,6 @@ def parse_depfile(text: str, folder: Path) -> list[Path]:
     _, _, files = body.partition(": ")
     words = re.findall(r"(?:\\[ #]|\$\$|[^\s])+", files)
     return [folder / re.sub(r"\\([ #])", r"\1", word).replace("$$", "$") for word in words]
-
-
-def digest_of(path: str | Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _read(path: str, began_ns: int) -> tuple[Read, int]:

@@ -4,23 +4,41 @@ import re
 import shutil
 import signal
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 _MOST_LINES = 40
-_LOCATED = re.compile(r"^(?P<file>(?:[A-Za-z]:)?[^\s:][^:\n]*):(?P<line>\d+)(?::\d+)?: *(?P<rest>.*)$")
-_KIND = re.compile(r"^(?P<kind>fatal error|error|warning|note|remark)\b")
+_LOCATED = re.compile(r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+)(?::\d+)?: *(?P<rest>.*)$")
+_KIND = re.compile(r"^(?P<kind>(?:fatal )?error|warning|note|remark)\b")
 _INCLUDED = re.compile(r"^(?:In file included|\s+) from (?P<file>[^:\n]+):\d+")
 _WITHIN = re.compile(r"^(?P<file>[^\s:][^:\n]*): (?:In |At )")
+_PROGRAM_ERROR = re.compile(r"^[^\s:]+: (?:fatal )?error: ")
+_ENDING = re.compile(r"^(?:\d+ (?:error|warning)s?\b|compilation terminated|make)")
 _KILLED = re.compile(
-    r"(?P<what>[A-Z][\w ]*?) signal terminated program|terminated with signal (?P<number>\d+)"
+    r"(?P<gcc>[A-Z][\w ]*?) signal terminated program|terminated with signal (?P<number>\d+)"
     r"|unable to execute command: (?P<clang>[A-Z][\w ]+)|internal compiler error: (?P<ice>Killed)"
 )
 _UNDEFINED = re.compile(
-    r"undefined reference to [`'](?P<gnu>[^'`\n]+)'|undefined symbol: (?P<lld>[^\n]+)|^  \"(?P<apple>[^\"]+)\", referenced",
-    re.M,
+    r"undefined reference to [`'](?P<gnu>[^'`\n]+)'|undefined symbol: (?P<lld>[^\n]+)"
+    r"|^  \"(?P<apple>[^\"]+)\", referenced",
+    re.MULTILINE,
 )
-_NO_ROOM = re.compile(r"^.*(?:No space left on device|Disk quota exceeded|Read-only file system)", re.M)
+_NO_ROOM = re.compile(r"^.*(?:No space left on device|Disk quota exceeded|Read-only file system)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Places:
+    """Whose a file is. What is neither ours nor the user's belongs to the system."""
+
+    glue: tuple[Path, ...]  # generated sources and the headers that oneop brings
+    people: tuple[Path, ...]
+
+    def is_glue(self, name: str) -> bool:
+        return not name.startswith(("/", "<")) or any(Path(name).is_relative_to(folder) for folder in self.glue)
+
+    def is_peoples(self, name: str) -> bool:
+        return not self.is_glue(name) and any(Path(name).is_relative_to(folder) for folder in self.people)
 
 
 @dataclass
@@ -28,19 +46,29 @@ class _Block:
     """One diagnostic: the lines that lead to it, itself, its source snippet and its notes."""
 
     kind: str = ""
-    mine: bool = False  # it is about the user's file, or is reached from it
     lines: list[str] = field(default_factory=list)
+    is_peoples: bool = False
 
 
-def compile_report(output: str, glue: Path) -> str:
-    """The errors in `output`, at most 40 lines; files in the folder `glue` are ours."""
-    blocks = [block for block in _blocks(output, glue) if block.lines]
+def compile_report(output: str, places: Places) -> str:
+    """The errors in `output`, the user's before ours, at most 40 lines."""
+    blocks = _blocks(output.splitlines(), places)
+    for block in blocks:
+        _put_people_first(block, places)
     errors = [block for block in blocks if "error" in block.kind] or blocks
-    ordered = [block for block in errors if block.mine] + [block for block in errors if not block.mine]
+    ordered = sorted(errors, key=lambda block: not block.is_peoples)
     lines = [line for block in ordered for line in block.lines]
     if len(lines) > _MOST_LINES:
-        lines = [*lines[: _MOST_LINES - 1], f"... ({len(lines) - _MOST_LINES + 1} more lines)"]
+        lines = [*lines[: _MOST_LINES - 1], f"... and {len(lines) - _MOST_LINES + 1} lines more"]
     return "\n".join(lines)
+
+
+def link_report(output: str) -> str:
+    """The lines of a linker that tell what went wrong."""
+    telling = [
+        line for line in output.splitlines() if re.search(r"error|cannot find|not found|undefined|multiple", line)
+    ]
+    return "\n".join((telling or output.splitlines())[:_MOST_LINES])
 
 
 def killed_by(code: int, output: str) -> int | None:
@@ -52,15 +80,15 @@ def killed_by(code: int, output: str) -> int | None:
         return None
     if match["number"]:
         return int(match["number"])
-    name = match["what"] or match["clang"] or match["ice"]
-    numbers = {signal.strsignal(number): int(number) for number in signal.valid_signals()}
-    return next((number for text, number in numbers.items() if text and name.startswith(text)), None)
+    name = match["gcc"] or match["clang"] or match["ice"]
+    known = [(int(number), signal.strsignal(number)) for number in signal.valid_signals()]
+    return next((number for number, text in known if text and name.startswith(text)), None)
 
 
 def undefined_symbols(output: str) -> list[str]:
     """The symbols a linker did not find, readable, each once."""
-    names = dict.fromkeys(match["gnu"] or match["lld"] or match["apple"] for match in _UNDEFINED.finditer(output))
-    return [_demangled(name.strip()) for name in names]
+    names = (match["gnu"] or match["lld"] or match["apple"] for match in _UNDEFINED.finditer(output))
+    return _demangled(list(dict.fromkeys(name.strip() for name in names)))
 
 
 def disk_reason(output: str) -> str | None:
@@ -69,51 +97,56 @@ def disk_reason(output: str) -> str | None:
     return match.group().strip() if match else None
 
 
-def _blocks(output: str, glue: Path) -> list[_Block]:
+def _blocks(lines: Sequence[str], places: Places) -> list[_Block]:
     blocks: list[_Block] = []
-    leading = _Block()
-    skipping = False  # within a note about glue, whose snippet goes too
-    for line in output.splitlines():
-        located, is_glue = _LOCATED.match(line), _names_glue(line, glue)
-        kind = _KIND.match(located["rest"]) if located else None
-        if _INCLUDED.match(line) or _WITHIN.match(line) or (located and not kind):
+    leading: list[str] = []  # "In file included from", "In function": they come before what they are about
+    skipping = False  # after a line about glue that is left out, its snippet is too
+    for line in lines:
+        kind = _kind(line)
+        is_glue = places.is_glue(_file(line) or "/")
+        if kind and (kind != "note" or not blocks):
+            blocks.append(_Block(kind, [*leading, line]))
+            leading, skipping = [], False
+        elif _PROGRAM_ERROR.match(line):
+            blocks.append(_Block("error", [line]))
+            leading, skipping = [], False
+        elif kind or _file(line) is not None:
             skipping = is_glue
+            target = blocks[-1].lines if kind else leading
+            if kind:
+                target.extend(leading)
+                leading = []
             if not is_glue:
-                leading.lines.append(line)
-                leading.mine = True
-        elif kind and (kind["kind"] != "note" or not blocks):
-            skipping = False
-            blocks.append(_Block(kind["kind"], leading.mine or not is_glue, [*leading.lines, line]))
-            leading = _Block()
-        elif kind:
-            skipping = is_glue
-            if not is_glue:
-                blocks[-1].lines.extend([*leading.lines, line])
-            leading = _Block()
-        elif not skipping:
-            _belongs_to(blocks, leading, line).lines.append(line)
-    return blocks
+                target.append(line)
+        elif not skipping and not _ENDING.match(line):
+            (leading or (blocks[-1].lines if blocks else leading)).append(line)
+    return blocks or [_Block(lines=leading)]
 
 
-def _belongs_to(blocks: list[_Block], leading: _Block, line: str) -> _Block:
-    if leading.lines:
-        return leading
-    if not blocks or not line.startswith(" "):
-        blocks.append(_Block("error" if "error" in line else "", False))
-    return blocks[-1]
+def _put_people_first(block: _Block, places: Places) -> None:
+    located = [match for line in block.lines if (match := _LOCATED.match(line)) and places.is_peoples(match["file"])]
+    block.is_peoples = bool(located)
+    main = next((_file(line) for line in block.lines if _kind(line)), None)
+    if located and not places.is_peoples(main or ""):
+        block.lines.insert(0, f"{located[0]['file']}:{located[0]['line']}: this leads to")
 
 
-def _names_glue(line: str, glue: Path) -> bool:
+def _kind(line: str) -> str | None:
+    located = _LOCATED.match(line)
+    kind = _KIND.match(located["rest"]) if located else None
+    return kind["kind"] if kind else None
+
+
+def _file(line: str) -> str | None:
+    """The file that a line is about, where it is no source snippet."""
     match = _INCLUDED.match(line) or _WITHIN.match(line) or _LOCATED.match(line)
-    if match is None:
-        return False
-    file = Path(match["file"].strip())
-    return not file.is_absolute() or file.is_relative_to(glue)
+    return match["file"].strip() if match else None
 
 
-def _demangled(name: str) -> str:
+def _demangled(names: list[str]) -> list[str]:
     tool = shutil.which("c++filt")
-    if tool is None or not name.lstrip("_").startswith("Z"):
-        return name
-    answer = subprocess.run([tool, name], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
-    return answer.stdout.decode("utf-8", "replace").strip() or name
+    if tool is None or not names:
+        return names
+    answer = subprocess.run([tool, *names], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
+    readable = answer.stdout.decode("utf-8", "replace").splitlines()
+    return readable if len(readable) == len(names) else names

@@ -1,16 +1,17 @@
 """A lock between builders: held by an open file, so the kernel drops it when its process dies, however it dies."""
 
-import errno
 import fcntl
 import os
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 _POLL_SECONDS = 0.02
-_held: set[int] = set()
+_opened: set[int] = set()
+_forks = threading.Lock()  # no fork between opening a file and noting it down
 
 
 class StillHeldError(Exception):
@@ -23,7 +24,10 @@ class StillHeldError(Exception):
 
 @contextmanager
 def exclusive(path: Path, bound: float, on_wait: Callable[[str], None], patience: float = 1.0) -> Iterator[None]:
-    """Hold the lock at `path`; call `on_wait(holder)` once after `patience` seconds, raise StillHeldError after `bound`."""
+    """Hold the lock at `path`; call `on_wait(holder)` after `patience` seconds.
+
+    Raises StillHeldError after `bound` seconds.
+    """
     start = time.monotonic()
     told = False
     while (descriptor := try_lock(path)) is None:
@@ -42,30 +46,47 @@ def exclusive(path: Path, bound: float, on_wait: Callable[[str], None], patience
 
 def try_lock(path: Path) -> int | None:
     """Take the lock without waiting: a descriptor for `unlock`, or None where somebody holds it."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    with _forks:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        _opened.add(descriptor)
+    held = False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not _is_current(path, descriptor):
-            os.close(descriptor)
-            return None
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()} {socket.gethostname()}".encode(), 0)
-    except OSError as error:
-        os.close(descriptor)
-        if error.errno in (errno.EAGAIN, errno.EACCES):
-            return None
+        held = _lock(descriptor) and _is_current(path, descriptor)
+        if held:
+            _sign(descriptor)
+    except BaseException:
+        held = False
         raise
-    _held.add(descriptor)
-    return descriptor
+    finally:
+        if not held:
+            _close(descriptor)
+    return descriptor if held else None
 
 
 def unlock(path: Path, descriptor: int) -> None:
     """Let go, and remove the file first, so that locks leave nothing behind."""
-    if descriptor not in _held:  # a forked child: the lock is its parent's
-        return
-    _held.discard(descriptor)
-    path.unlink(missing_ok=True)
-    os.close(descriptor)
+    if descriptor in _opened:  # not so in a forked child: there the lock is its parent's
+        path.unlink(missing_ok=True)
+        _close(descriptor)
+
+
+def _close(descriptor: int) -> None:
+    with _forks:
+        _opened.discard(descriptor)
+        os.close(descriptor)
+
+
+def _lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _sign(descriptor: int) -> None:
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, f"{os.getpid()} {socket.gethostname()}".encode(), 0)
 
 
 def _is_current(path: Path, descriptor: int) -> bool:
@@ -87,14 +108,17 @@ def _holder(path: Path) -> str:
         return "another process"
     if len(words) > 1 and words[1] != socket.gethostname():
         return f"process {words[0]} on {words[1]}"
+    if words[0] == str(os.getpid()):
+        return "another thread of this process"
     return f"process {words[0]}"
 
 
 def _let_go_in_child() -> None:
     # A forked child shares its parent's open files: without this it would keep the lock of a parent that died.
-    for descriptor in _held:
+    for descriptor in _opened:
         os.close(descriptor)
-    _held.clear()
+    _opened.clear()
+    _forks.release()
 
 
-os.register_at_fork(after_in_child=_let_go_in_child)
+os.register_at_fork(before=_forks.acquire, after_in_parent=_forks.release, after_in_child=_let_go_in_child)
