@@ -69,7 +69,9 @@ def language_of(source: Path, definition: Definition) -> Language:
     """The language of a source file, from its suffix."""
     if source.suffix in LANGUAGES:
         return LANGUAGES[source.suffix]
-    problem = "CUDA sources cannot be built yet" if source.suffix == ".cu" else f"`{source.suffix}` is not a known suffix"
+    problem = (
+        "CUDA sources cannot be built yet" if source.suffix == ".cu" else f"`{source.suffix}` is not a known suffix"
+    )
     raise DefinitionError(
         f"{definition.name}: the kernel source {source.name} has no compiler here: {problem}. "
         f"Name a C file (.c) or a C++ file ({', '.join(suffix for suffix in LANGUAGES if suffix != '.c')})."

@@ -13,8 +13,11 @@
 #ifndef ONEOP_H
 #define ONEOP_H
 
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <string.h>
 #ifndef __cplusplus
 #include <stdbool.h>
 #endif
@@ -112,7 +115,8 @@ struct oneop_context {
   /* Allocates output number `output` with these sizes and updates its oneop_tensor; NULL where that fails (the host has
    * then taken note of the reason). Not thread-safe. */
   oneop_tensor *(*resize)(oneop_context *context, int32_t output, const int64_t *sizes, int32_t ndim);
-  /* Takes note of why the call fails; the first message stands. Thread-safe. */
+  /* Takes note of why the call fails; the first message stands, and the call has then failed whatever `run` returns. A
+   * message that does not begin with the operator's name gets it from the host. Thread-safe. */
   void (*fail)(oneop_context *context, const char *message);
   /* A cudaStream_t on a CUDA device; NULL on the CPU. */
   void *stream;
@@ -172,6 +176,207 @@ typedef struct oneop_float16 {
 typedef struct oneop_bfloat16 {
   uint16_t bits;
 } oneop_bfloat16;
+
+/* What a kernel sees of a tensor. `data` is contiguous (C order) unless the definition says layout="strided"; then element
+ * (i, j) is data[i * stride[0] + j * stride[1]]. Strides count elements. */
+#define ONEOP_VIEWS(NAME, TYPE)                                                                                        \
+  typedef struct oneop_const_view_##NAME {                                                                             \
+    const TYPE *data;                                                                                                  \
+    int64_t ndim;                                                                                                      \
+    const int64_t *size, *stride;                                                                                      \
+    bool present; /* false where an optional input is absent */                                                        \
+  } oneop_const_view_##NAME;                                                                                           \
+  typedef struct oneop_view_##NAME {                                                                                   \
+    TYPE *data;                                                                                                        \
+    int64_t ndim;                                                                                                      \
+    const int64_t *size, *stride;                                                                                      \
+    bool present;                                                                                                      \
+    const oneop_output *output; /* for oneop_resize, where a size is unknown; NULL otherwise */                        \
+  } oneop_view_##NAME;                                                                                                 \
+  /* A variadic input, and its gradients. */                                                                           \
+  typedef struct oneop_const_views_##NAME {                                                                            \
+    const oneop_const_view_##NAME *data;                                                                               \
+    int64_t size;                                                                                                      \
+  } oneop_const_views_##NAME;                                                                                          \
+  typedef struct oneop_views_##NAME {                                                                                  \
+    const oneop_view_##NAME *data;                                                                                     \
+    int64_t size;                                                                                                      \
+  } oneop_views_##NAME;
+
+/* An output whose size the kernel decides. */
+typedef struct oneop_output {
+  int32_t number;
+  int32_t ndim; /* as the kernel sees it: leading dimensions are one */
+  const int64_t *size;
+  const oneop_tensor *tensor;
+} oneop_output;
+
+ONEOP_VIEWS(f32, float)
+ONEOP_VIEWS(f64, double)
+ONEOP_VIEWS(f16, oneop_float16)
+ONEOP_VIEWS(bf16, oneop_bfloat16)
+ONEOP_VIEWS(i8, int8_t)
+ONEOP_VIEWS(i16, int16_t)
+ONEOP_VIEWS(i32, int32_t)
+ONEOP_VIEWS(i64, int64_t)
+ONEOP_VIEWS(u8, uint8_t)
+ONEOP_VIEWS(u16, uint16_t)
+ONEOP_VIEWS(u32, uint32_t)
+ONEOP_VIEWS(u64, uint64_t)
+ONEOP_VIEWS(bool, bool)
+
+/* Attributes that may be None. */
+#define ONEOP_OPTIONAL(NAME, TYPE)                                                                                     \
+  typedef struct oneop_optional_##NAME {                                                                               \
+    bool present;                                                                                                      \
+    TYPE value;                                                                                                        \
+  } oneop_optional_##NAME;
+
+ONEOP_OPTIONAL(float, double)
+ONEOP_OPTIONAL(int, int64_t)
+ONEOP_OPTIONAL(bool, bool)
+ONEOP_OPTIONAL(str, oneop_string)
+ONEOP_OPTIONAL(floats, oneop_floats)
+ONEOP_OPTIONAL(ints, oneop_ints)
+ONEOP_OPTIONAL(strings, oneop_strings)
+
+#if defined(__GNUC__)
+#define ONEOP_PRINTF(FORMAT, FIRST) __attribute__((format(printf, FORMAT, FIRST)))
+#else
+#define ONEOP_PRINTF(FORMAT, FIRST)
+#endif
+
+/* Calls body(data, b, e) on pieces that cover [begin, end), on the host's threads. No piece but the last is smaller than
+ * `grain`. Failures inside `body`: call oneop_fail there; the call then fails, whatever the kernel returns. */
+static inline void oneop_parallel_for(oneop_context *ctx, int64_t begin, int64_t end, int64_t grain,
+                                      void (*body)(void *data, int64_t begin, int64_t end), void *data) {
+  if (begin < end) ctx->parallel_for(ctx, begin, end, grain < 1 ? 1 : grain, body, data);
+}
+
+/* Memory that lives until the kernel returns, aligned to 64 bytes; NULL where there is none. Not inside parallel_for. */
+static inline void *oneop_scratch(oneop_context *ctx, size_t bytes) { return ctx->scratch(ctx, bytes ? bytes : 1); }
+
+/* `return oneop_fail(ctx, "k is %d, but ...", k);` ends a kernel with an error message. Always returns 1. */
+static inline int oneop_fail(oneop_context *ctx, const char *format, ...) ONEOP_PRINTF(2, 3);
+static inline int oneop_fail(oneop_context *ctx, const char *format, ...) {
+  char message[1024];
+  va_list arguments;
+  va_start(arguments, format);
+  if (vsnprintf(message, sizeof message, format, arguments) < 0) message[0] = '\0';
+  va_end(arguments);
+  ctx->fail(ctx, message);
+  return 1;
+}
+
+/* Gives an output with `?` dimensions its sizes, as many as the view has: `oneop_resize(ctx, a->out.output, sizes)`.
+ * Returns its memory; NULL where that failed (then return 1: the reason is noted). Not inside parallel_for. */
+static inline void *oneop_resize(oneop_context *ctx, const oneop_output *output, const int64_t *sizes) {
+  static char empty[64];
+  int64_t full[ONEOP_MAX_NDIM];
+  int32_t leading, d;
+  if (!output) {
+    oneop_fail(ctx, "oneop_resize is for outputs with `?` dimensions; the sizes of this one are known");
+    return NULL;
+  }
+  for (d = 0; d < output->ndim; ++d) {
+    if (output->size[d] != ONEOP_UNKNOWN && output->size[d] != sizes[d]) {
+      oneop_fail(ctx, "the kernel resizes output %d to %lld in dimension %d, which is %lld", (int)output->number,
+                 (long long)sizes[d], (int)d, (long long)output->size[d]);
+      return NULL;
+    }
+    if (sizes[d] < 0) {
+      oneop_fail(ctx, "the kernel resizes output %d to %lld in dimension %d", (int)output->number, (long long)sizes[d],
+                 (int)d);
+      return NULL;
+    }
+  }
+  /* The leading group stands for any number of dimensions of the tensor. */
+  leading = output->tensor->ndim - output->ndim;
+  for (d = 0; d < output->tensor->ndim; ++d)
+    full[d] = leading != 0 && d <= leading ? output->tensor->shape[d] : sizes[d - leading];
+  {
+    const oneop_tensor *tensor = ctx->resize(ctx, output->number, full, output->tensor->ndim);
+    if (!tensor) return NULL;
+    return tensor->data ? (void *)((char *)tensor->data + tensor->byte_offset) : (void *)empty;
+  }
+}
+
+static inline float oneop_bfloat16_to_float(oneop_bfloat16 value) {
+  const uint32_t bits = (uint32_t)value.bits << 16;
+  float result;
+  memcpy(&result, &bits, sizeof result);
+  return result;
+}
+
+static inline float oneop_float16_to_float(oneop_float16 value) {
+  const uint32_t sign = (uint32_t)(value.bits & 0x8000u) << 16, exponent = (value.bits >> 10) & 31u;
+  uint32_t mantissa = value.bits & 1023u, bits;
+  float result;
+  if (exponent == 31u) {
+    bits = sign | 0x7f800000u | (mantissa << 13);
+  } else if (exponent != 0u) {
+    bits = sign | ((exponent + 112u) << 23) | (mantissa << 13);
+  } else { /* zero or subnormal: mantissa * 2^-24, which float holds exactly */
+    const float magnitude = (float)mantissa * 5.9604644775390625e-8f;
+    memcpy(&bits, &magnitude, sizeof bits);
+    bits |= sign;
+  }
+  memcpy(&result, &bits, sizeof result);
+  return result;
+}
+
+/* Rounds a double to a format with `exponent_bits` and `mantissa_bits`, to nearest, ties to even, in one step. */
+static inline uint16_t oneop_round_double(double value, int exponent_bits, int mantissa_bits) {
+  const int bias = (1 << (exponent_bits - 1)) - 1;
+  const uint64_t infinity = ((UINT64_C(1) << exponent_bits) - 1) << mantissa_bits;
+  uint64_t bits, sign, mantissa, kept, rest, half;
+  int exponent, drop;
+  memcpy(&bits, &value, sizeof bits);
+  sign = bits >> 63 << (exponent_bits + mantissa_bits);
+  mantissa = bits & ((UINT64_C(1) << 52) - 1);
+  exponent = (int)((bits >> 52) & 2047u);
+  if (exponent == 2047) /* a NaN stays one, quiet */
+    return (uint16_t)(sign | infinity | (mantissa ? (UINT64_C(1) << (mantissa_bits - 1)) | (mantissa >> (52 - mantissa_bits)) : 0u));
+  if (exponent == 0) return (uint16_t)sign; /* far below the smallest subnormal here */
+  exponent += bias - 1023;
+  if (exponent >= (1 << exponent_bits) - 1) return (uint16_t)(sign | infinity);
+  mantissa |= UINT64_C(1) << 52;
+  drop = 52 - mantissa_bits;
+  if (exponent < 1) drop += 1 - exponent; /* subnormal */
+  if (drop > 53) return (uint16_t)sign;
+  kept = mantissa >> drop;
+  rest = mantissa & ((UINT64_C(1) << drop) - 1);
+  half = UINT64_C(1) << (drop - 1);
+  /* A carry runs into the exponent, up to infinity, which is the right result. */
+  if (exponent >= 1) kept += (uint64_t)(exponent - 1) << mantissa_bits;
+  if (rest > half || (rest == half && (kept & 1u))) ++kept;
+  return (uint16_t)(sign | kept);
+}
+
+static inline oneop_float16 oneop_float16_from_double(double value) {
+  oneop_float16 result;
+  result.bits = oneop_round_double(value, 5, 10);
+  return result;
+}
+
+static inline oneop_bfloat16 oneop_bfloat16_from_double(double value) {
+  oneop_bfloat16 result;
+  result.bits = oneop_round_double(value, 8, 7);
+  return result;
+}
+
+static inline oneop_float16 oneop_float16_from_float(float value) { return oneop_float16_from_double((double)value); }
+
+static inline oneop_bfloat16 oneop_bfloat16_from_float(float value) {
+  uint32_t bits;
+  oneop_bfloat16 result;
+  memcpy(&bits, &value, sizeof bits);
+  if ((bits & 0x7fffffffu) > 0x7f800000u)
+    result.bits = (uint16_t)((bits >> 16) | 64u);
+  else
+    result.bits = (uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+  return result;
+}
 
 #ifdef __cplusplus
 }
