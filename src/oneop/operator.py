@@ -55,8 +55,10 @@ class Operator:
         }
         if self.kernels:
             self.kernel_spec().combinations()
-        registry.add(self)
-        registration.register(self)
+        with registry.lock:
+            registry.check(self)
+            registration.register(self)
+            registry.add(self)
         self.torch_op = registration.torch_operator(definition)
         self.torch_reference = registration.torch_operator(definition, f"{definition.base}_reference")
         self._call: Callable[..., Any] = self._first_call if self.kernels else self.call_torch

@@ -23,17 +23,20 @@ def operators() -> Mapping[str, "Operator"]:
     return MappingProxyType(_operators)
 
 
-def add(operator: "Operator") -> None:
-    """Takes an operator in. The same name again is accepted with the same definition, and replaces the operator."""
+def check(operator: "Operator") -> None:
+    """Raises DefinitionError where the operator's name is taken by one with another definition."""
     name = operator.definition.name
-    with lock:
-        known = _operators.get(name)
-        if known is not None and known.definition.fingerprint != operator.definition.fingerprint:
-            raise DefinitionError(
-                f"{name} is defined twice with different signatures: first in {known.defined_in}, now in"
-                f" {operator.defined_in}. Rename one of them; to change a signature, start a new process."
-            )
-        _operators[name] = operator
+    known = _operators.get(name)
+    if known is not None and known.definition.fingerprint != operator.definition.fingerprint:
+        raise DefinitionError(
+            f"{name} is defined twice with different signatures: first in {known.defined_in}, now in"
+            f" {operator.defined_in}. Rename one of them; to change a signature, start a new process."
+        )
+
+
+def add(operator: "Operator") -> None:
+    """Takes an operator in, in the place of one with the same name and definition."""
+    _operators[operator.definition.name] = operator
 
 
 def defined_in(path: str) -> list["Operator"]:

@@ -116,7 +116,7 @@ class _WrittenGradient(_SingleLevelFunction):
         given = zip(operator.definition.outputs, gradients, strict=True)
         differentiable = {item.name for item in differentiable_outputs(operator.definition)}
         incoming = [value for item, value in given if item.name in differentiable]
-        needed = list(ctx.needs_input_grad[1:])
+        needed = [_asked_for(node) for node, _ in ctx.next_functions]
         needs = _mask(call, needed)
         attributes = {**call.kwargs, NEEDS: needs}
         result = gradient.torch_op(*incoming, *inputs, *kept, **attributes)
@@ -129,6 +129,16 @@ class _WrittenGradient(_SingleLevelFunction):
             value = found.get(item.name)
             flat.extend([None] * abs(count) if value is None else value if isinstance(value, list | tuple) else [value])
         return (None, *(value if wanted else None for value, wanted in zip(flat, needed, strict=True)))
+
+
+def _asked_for(node: Any) -> bool:
+    """Whether the running backward goes on to this node: it may differentiate some inputs only."""
+    if node is None:
+        return False
+    try:
+        return bool(torch._C._will_engine_execute_node(node))
+    except RuntimeError:  # torch says so of a leaf whose gradient is what torch.autograd.grad was asked for
+        return True
 
 
 def _mask(call: _Call, needed: Sequence[bool]) -> int:

@@ -37,8 +37,9 @@ def _attach(operator: "Operator") -> None:
     from oneop.kernels.library import kernel_library
     from oneop.targets.pytorch import registration, runtime
 
-    siblings = [item for item in registry.defined_in(operator.defined_in) if item.has_kernels]
-    library = build(kernel_library([item.kernel_spec() for item in siblings]))
+    siblings = {item.definition.name: item for item in registry.defined_in(operator.defined_in) if item.has_kernels}
+    siblings[operator.definition.name] = operator
+    library = build(kernel_library([item.kernel_spec() for item in siblings.values()]))
     gradient = operator.gradient_operator.definition.name if operator.gradient_operator is not None else None
     registration.remove_stub(operator.definition.name)
     attached[operator.definition.name] = runtime.attach(

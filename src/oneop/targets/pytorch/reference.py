@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from oneop.definition.binding import Binding, shown
+from oneop.definition.binding import shown
 from oneop.definition.record import NEEDS, Definition, Output
 from oneop.errors import CallError
 from oneop.targets.pytorch.inputs import check_inputs, short
@@ -28,12 +28,12 @@ def run_reference(operator: "Operator", inputs: Sequence[Any], attributes: Mappi
             " native_only=True says that there is no reference. Convert the inputs to a dtype and device that have a"
             " kernel, or write a reference."
         )
+    shapes = [] if definition.is_gradient else [binding.output_shapes(item)[0] for item in definition.outputs]
     returned = operator.call_reference(*inputs, **attributes)
-    values = (
-        _gradients(operator, binding, inputs, attributes, returned)
-        if definition.is_gradient
-        else _values(operator, binding, inputs, returned)
-    )
+    if definition.is_gradient:
+        values = _gradients(definition, inputs, attributes, returned)
+    else:
+        values = _values(definition, shapes, inputs, returned)
     fresh = tuple(_fresh(value, inputs) for value in values)
     return fresh[0] if len(fresh) == 1 else fresh
 
@@ -45,8 +45,7 @@ def _described(definition: Definition, inputs: Sequence[Any]) -> str:
     return ", ".join(f"{name}: {short(value.dtype)} on {value.device}" for name, value in given)
 
 
-def _values(operator: "Operator", binding: Binding, inputs: Sequence[Any], returned: Any) -> Values:
-    definition = operator.definition
+def _values(definition: Definition, shapes: Sequence[tuple[Any, ...]], inputs: Sequence[Any], returned: Any) -> Values:
     values = tuple(returned) if isinstance(returned, tuple | list) else (returned,)
     if len(values) != len(definition.outputs):
         raise CallError(
@@ -54,19 +53,18 @@ def _values(operator: "Operator", binding: Binding, inputs: Sequence[Any], retur
             f" {len(definition.outputs)} outputs ({', '.join(item.name for item in definition.outputs)}). Return one"
             " tensor for each."
         )
-    for item, value in zip(definition.outputs, values, strict=True):
+    for item, shape, value in zip(definition.outputs, shapes, values, strict=True):
         if not isinstance(value, Tensor):
             raise CallError(
                 f"{definition.name}: the reference returned a {type(value).__name__} for output `{item.name}`. Return a"
                 " tensor."
             )
-        _check_shape(definition, binding, item, value)
+        _check_shape(definition, item, value, shape)
         _check_dtype(definition, item, value, output_dtype(definition, item, inputs))
     return values
 
 
-def _check_shape(definition: Definition, binding: Binding, item: Output, value: Tensor) -> None:
-    (wanted,) = binding.output_shapes(item)
+def _check_shape(definition: Definition, item: Output, value: Tensor, wanted: tuple[Any, ...]) -> None:
     if len(wanted) == value.ndim and all(
         size is None or size == own for size, own in zip(wanted, value.shape, strict=True)
     ):
@@ -98,11 +96,8 @@ def output_dtype(definition: Definition, item: Output, inputs: Sequence[Any]) ->
     return found
 
 
-def _gradients(
-    operator: "Operator", binding: Binding, inputs: Sequence[Any], attributes: Mapping[str, Any], returned: Any
-) -> Values:
+def _gradients(definition: Definition, inputs: Sequence[Any], attributes: Mapping[str, Any], returned: Any) -> Values:
     """The gradients that a gradient function returned, one an input of the operator, as the outputs of its operator."""
-    definition = operator.definition
     given = tuple(returned) if isinstance(returned, tuple | list) else (returned,)
     if len(given) != len(definition.differentiates):
         raise CallError(

@@ -54,9 +54,7 @@ def attach(
     if fallback is None:
         fallback = getattr(getattr(torch.ops, definition.namespace), definition.base)
     parameters = (*map(_input_row, definition.inputs), *map(_attribute_row, definition.attributes))
-    call: NativeCall = runtime.module.create(
-        definition.name, parameters, len(definition.inputs), fallback, output_type
-    )
+    call: NativeCall = runtime.module.create(definition.name, parameters, len(definition.inputs), fallback, output_type)
     return call
 
 
