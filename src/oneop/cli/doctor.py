@@ -20,7 +20,7 @@ from rich.table import Table
 
 from oneop.errors import BuildError
 from oneop.kernels.building import Language, find_compiler
-from oneop.kernels.cache import cache_root, reason_of
+from oneop.kernels.cache import cache_root
 
 EXAMPLES = "The exit status is 0 where operators with kernels can be built and run in PyTorch, and 1 otherwise."
 
@@ -141,7 +141,7 @@ def _cache() -> Finding:
             free = shutil.disk_usage(existing).free
     except OSError as error:
         remedy = f"make {existing} a folder that you can write to, or set ONEOP_CACHE to another folder"
-        return Finding("cache folder", f"{root}: {reason_of(error)}", remedy)
+        return Finding("cache folder", f"{root}: {error.strerror}", remedy)
     return Finding("cache folder", f"{root} ({free / 1e9:.0f} GB free)")
 
 

@@ -4,6 +4,7 @@ import typer
 
 from oneop.cli.definitions import DefinitionFile, operators_of
 from oneop.cli.failures import reported, stop
+from oneop.kernels.library import write_headers
 
 EXAMPLES = (
     "Example: oneop headers scaled_linear.py (the compiler does not read them: it gets fresh ones at every build)"
@@ -15,8 +16,6 @@ def command(file: DefinitionFile) -> None:
     specs = [operator.kernel_spec() for operator in operators_of(file) if operator.has_kernels]
     if not specs:
         raise stop(f"{file} defines no operator with kernels, so there is no header to write.")
-    from oneop.kernels.library import write_headers
-
     with reported():
         for path in write_headers(specs, file.parent):
             typer.echo(f"wrote {path}")
