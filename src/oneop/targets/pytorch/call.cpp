@@ -1,5 +1,5 @@
 // The Python side of the runtime: `NativeCall`, a callable that takes an operator's arguments to the dispatcher without
-// going through Python code, and the function that throws CallError for runtime.cpp.
+// going through Python code, and the hooks for runtime.cpp.
 //
 // A NativeCall serves the plain case: tensors and attributes of exactly the expected types. Everything else (subclasses,
 // __torch_function__ modes, tracing, symbolic numbers, wrong arguments) goes to a Python function given at creation, so
@@ -19,28 +19,67 @@
 #include <ATen/core/stack.h>
 #include <torch/csrc/autograd/python_variable.h>
 
+#include "hooks.h"
+
 namespace {
 
 using at::IValue;
 using at::Tensor;
 using torch::jit::Stack;
 
-// ---- CallError -------------------------------------------------------------------------------------------------------
+// ---- Hooks -----------------------------------------------------------------------------------------------------------
 
 PyObject* call_error = nullptr;  // oneop.errors.CallError
+PyObject *push_function = nullptr, *pop_function = nullptr, *wrap_function = nullptr, *unwrap_function = nullptr;
 
 struct Gil {
   PyGILState_STATE state = PyGILState_Ensure();
   ~Gil() { PyGILState_Release(state); }
 };
 
-[[noreturn]] void throw_call_error(const char* message) {
-  const Gil gil;
-  PyErr_SetString(call_error, message);
+[[noreturn]] void throw_python_error() {
   python_error error;
   error.persist();
   throw error;
 }
+
+[[noreturn]] void fail(const char* message) {
+  const Gil gil;
+  PyErr_SetString(call_error, message);
+  throw_python_error();
+}
+
+int64_t push_level() {
+  const Gil gil;
+  PyObject* result = PyObject_CallNoArgs(push_function);
+  if (!result) throw_python_error();
+  const int64_t level = PyLong_AsLongLong(result);
+  Py_DECREF(result);
+  return level;
+}
+
+void pop_level() {
+  const Gil gil;
+  PyObject* result = PyObject_CallNoArgs(pop_function);
+  if (!result) PyErr_WriteUnraisable(pop_function);  // called while another exception may be under way
+  Py_XDECREF(result);
+}
+
+Tensor with_level(PyObject* function, const Tensor& tensor, int64_t level) {
+  const Gil gil;
+  PyObject* object = THPVariable_Wrap(tensor);
+  if (!object) throw_python_error();
+  PyObject* result = PyObject_CallFunction(function, "NL", object, static_cast<long long>(level));
+  if (!result) throw_python_error();
+  Tensor found = THPVariable_Unpack(result);
+  Py_DECREF(result);
+  return found;
+}
+
+Tensor wrap_in_level(const Tensor& tensor, int64_t level) { return with_level(wrap_function, tensor, level); }
+Tensor unwrap_from_level(const Tensor& tensor, int64_t level) { return with_level(unwrap_function, tensor, level); }
+
+const oneop_torch_hooks hooks = {fail, push_level, pop_level, wrap_in_level, unwrap_from_level};
 
 // ---- What a call is made of ------------------------------------------------------------------------------------------
 
@@ -391,15 +430,17 @@ PyObject* create(PyObject*, PyObject* arguments) {
   }
 }
 
-// set_call_error(class) -> the address of the function that throws it
-PyObject* set_call_error(PyObject*, PyObject* type) {
-  Py_XSETREF(call_error, Py_NewRef(type));
-  return PyLong_FromVoidPtr(reinterpret_cast<void*>(throw_call_error));
+// hooks(CallError, push, pop, wrap, unwrap) -> the address of the hooks
+PyObject* make_hooks(PyObject*, PyObject* arguments) {
+  if (!PyArg_ParseTuple(arguments, "OOOOO", &call_error, &push_function, &pop_function, &wrap_function, &unwrap_function))
+    return nullptr;
+  for (PyObject* object : {call_error, push_function, pop_function, wrap_function, unwrap_function}) Py_INCREF(object);
+  return PyLong_FromVoidPtr(const_cast<oneop_torch_hooks*>(&hooks));
 }
 
 PyMethodDef functions[] = {
     {"create", create, METH_VARARGS, nullptr},
-    {"set_call_error", set_call_error, METH_O, nullptr},
+    {"hooks", make_hooks, METH_VARARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 PyModuleDef module = {PyModuleDef_HEAD_INIT, "oneop_torch_call", nullptr, -1, functions, nullptr, nullptr, nullptr, nullptr};

@@ -4,7 +4,7 @@
 // inputs, lets the kernel library work out the shapes, allocates and runs; whatever has no kernel goes to the operator's
 // twin NAME_reference. `Differentiate` (Autograd) records one generic node, which calls the gradient operator or
 // differentiates the reference. Nothing here knows Python, so that C++ programs can load it too; where there is Python,
-// call.cpp lends `oneop_torch_set_thrower` a function that throws Python's CallError.
+// call.cpp lends what hooks.h lists.
 #include <dlfcn.h>
 
 #include <atomic>
@@ -27,6 +27,7 @@
 #include <torch/library.h>
 #include <torch/version.h>
 
+#include "hooks.h"
 #include "oneop.h"
 
 ONEOP_ASSERT_LAYOUT;
@@ -64,10 +65,10 @@ NodePointer<T> make_node(A&&... arguments) {
 
 // ---- Errors ----------------------------------------------------------------------------------------------------------
 
-std::atomic<void (*)(const char*)> thrower{nullptr};
+std::atomic<const oneop_torch_hooks*> python{nullptr};
 
 [[noreturn]] void fail_call(const std::string& message) {
-  if (auto* throws = thrower.load(std::memory_order_acquire)) throws(message.c_str());
+  if (const auto* hooks = python.load(std::memory_order_acquire)) hooks->fail(message.c_str());
   throw c10::Error(message, c10::Backtrace());
 }
 
@@ -775,6 +776,11 @@ struct BackwardNode final : torch::autograd::Node {
   std::vector<Tensor> unpack_inputs();
   variable_list written(const variable_list& gradients, const GradientPlan& plan, int64_t needs);
   variable_list derived(const variable_list& gradients);
+  variable_list alias_wanted(std::vector<Tensor>& tensors, std::vector<size_t>& places);
+  variable_list derived_in_level(std::vector<Tensor>& tensors, const std::vector<size_t>& places,
+                                 const variable_list& gradients);
+  variable_list differentiate_reference(const std::vector<Tensor>& tensors, const variable_list& wanted,
+                                        const variable_list& gradients, bool create_graph) const;
 };
 
 BackwardNode::BackwardNode(const Binding& binding, Arguments arguments) : self(binding) {
@@ -889,27 +895,81 @@ variable_list BackwardNode::written(const variable_list& gradients, const Gradie
   return result;
 }
 
-// Differentiates the reference, run again on aliases of the inputs: they end the inner graph, so that an input that was
-// computed from another is not counted twice, and they lead on to the outer graph for higher orders.
-variable_list BackwardNode::derived(const variable_list& gradients) {
-  if (!self.reference)
-    fail_call(text(self.name, " has no gradient: it has no reference (native_only). Give it one with @", self.name,
-                   ".gradient, or call it under torch.no_grad()."));
-  const bool create_graph = at::GradMode::is_enabled();
-  std::vector<Tensor> tensors;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    tensors = unpack_inputs();
-  }
-  const at::AutoGradMode record(true);
+// A level of torch.func, for as long as this lives: a derivative inside whatever transforms are active.
+struct Level {
+  const oneop_torch_hooks& hooks;
+  int64_t number;
+  explicit Level(const oneop_torch_hooks& h) : hooks(h), number(h.push_level()) {}
+  ~Level() { hooks.pop_level(); }
+  Level(const Level&) = delete;
+  Level& operator=(const Level&) = delete;
+};
+
+// Aliases of the inputs whose gradients are wanted. `places` says which.
+variable_list BackwardNode::alias_wanted(std::vector<Tensor>& tensors, std::vector<size_t>& places) {
   variable_list wanted;
-  std::vector<size_t> places;
   for (size_t edge = 0; edge < tensors.size(); ++edge) {
     if (!task_should_compute_output(edge) || !tensors[edge].defined()) continue;
     tensors[edge] = tensors[edge].view_as(tensors[edge]);
     wanted.push_back(tensors[edge]);
     places.push_back(edge);
   }
+  return wanted;
+}
+
+// Differentiates the reference, run again on aliases of the inputs: they end the inner graph, so that an input that was
+// computed from another is not counted twice, and they lead on to the outer graph for higher orders.
+variable_list BackwardNode::derived(const variable_list& gradients) {
+  if (!self.reference)
+    fail_call(text(self.name, " has no gradient: it has no reference (native_only). Give it one with `.gradient`, or call ",
+                   "it under torch.no_grad()."));
+  std::vector<Tensor> tensors;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    tensors = unpack_inputs();
+  }
+  const bool create_graph = at::GradMode::is_enabled();
+  std::vector<size_t> places;
+  variable_list wanted, found;
+  {
+    const at::AutoGradMode record(true);
+    wanted = alias_wanted(tensors, places);
+  }
+  bool plain = !c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::FuncTorchDynamicLayerFrontMode);
+  for (const auto& tensor : wanted) plain = plain && tensor.requires_grad();
+  if (plain) {
+    const at::AutoGradMode record(true);
+    found = differentiate_reference(tensors, wanted, gradients, create_graph);
+  } else {
+    found = derived_in_level(tensors, places, gradients);
+  }
+  variable_list result(inputs.size());
+  for (size_t i = 0; i < places.size(); ++i) result[places[i]] = found[i];
+  return result;
+}
+
+// Under torch.func, and after it: an input may be a wrapper of a level that has ended, which no longer records. A level of
+// our own records whatever the inputs are, and the levels around it see what happens in it.
+variable_list BackwardNode::derived_in_level(std::vector<Tensor>& tensors, const std::vector<size_t>& places,
+                                             const variable_list& gradients) {
+  const auto* hooks = python.load(std::memory_order_acquire);
+  if (!hooks) fail_call(text(self.name, ": this gradient needs torch.func, which only Python has. Call it from Python."));
+  const Level level(*hooks);  // remembers the grad mode, so it comes before the next line
+  const at::AutoGradMode record(true);
+  variable_list wanted;
+  for (auto place : places) {
+    tensors[place] = hooks->wrap(tensors[place], level.number);
+    tensors[place].set_requires_grad(true);
+    wanted.push_back(tensors[place]);
+  }
+  auto found = differentiate_reference(tensors, wanted, gradients, /*create_graph=*/true);
+  for (auto& tensor : found)
+    if (tensor.defined()) tensor = hooks->unwrap(tensor, level.number);
+  return found;
+}
+
+variable_list BackwardNode::differentiate_reference(const std::vector<Tensor>& tensors, const variable_list& wanted,
+                                                    const variable_list& gradients, bool create_graph) const {
   Stack stack;
   push_inputs(stack, tensors);
   for (const auto& attribute : attributes) stack.push_back(attribute);
@@ -928,8 +988,6 @@ variable_list BackwardNode::derived(const variable_list& gradients) {
   for (const IValue& output : stack) {
     if (output.isTensor()) {
       consider(output.toTensor());
-    } else if (output.isNone()) {
-      ++position;
     } else {
       for (const IValue& item : output.toListRef()) consider(item.toTensor());
     }
@@ -937,11 +995,8 @@ variable_list BackwardNode::derived(const variable_list& gradients) {
   if (outputs_of_reference.empty())
     fail_call(text(self.name, ": its reference is not differentiable: no output that got a gradient depends on an input ",
                    "in a way autograd can follow. Give the operator a gradient, or call it on detached inputs."));
-  const auto found = torch::autograd::grad(outputs_of_reference, wanted, incoming, /*retain_graph=*/std::nullopt,
-                                           create_graph, /*allow_unused=*/true);
-  variable_list result(inputs.size());
-  for (size_t i = 0; i < places.size(); ++i) result[places[i]] = found[i];
-  return result;
+  return torch::autograd::grad(outputs_of_reference, wanted, incoming, /*retain_graph=*/std::nullopt, create_graph,
+                               /*allow_unused=*/true);
 }
 
 struct Differentiate final : c10::OperatorKernel {
@@ -1163,8 +1218,8 @@ ONEOP_EXPORT const char* oneop_torch_attach(const char* description) {
   return problem.c_str();
 }
 
-// Lends a function that throws the error of a failed call. Without one, a failed call throws c10::Error.
-ONEOP_EXPORT void oneop_torch_set_thrower(void (*function)(const char* message)) {
-  thrower.store(function, std::memory_order_release);
+// Lends what only Python can do. Without it, a failed call throws c10::Error, and torch.func does not exist.
+ONEOP_EXPORT void oneop_torch_set_hooks(const oneop_torch_hooks* hooks) {
+  python.store(hooks, std::memory_order_release);
 }
 }

@@ -117,9 +117,18 @@ def _runtime() -> _Runtime:
     attach = core.oneop_torch_attach
     attach.argtypes, attach.restype = [ctypes.c_char_p], ctypes.c_char_p
     module = _load(module_path)
-    set_thrower = core.oneop_torch_set_thrower
-    set_thrower.argtypes, set_thrower.restype = [ctypes.c_void_p], None
-    set_thrower(module.set_call_error(CallError))
+    set_hooks = core.oneop_torch_set_hooks
+    set_hooks.argtypes, set_hooks.restype = [ctypes.c_void_p], None
+    levels = torch._C._functorch
+    set_hooks(
+        module.hooks(
+            CallError,
+            levels._grad_increment_nesting,
+            levels._grad_decrement_nesting,
+            levels._wrap_for_grad,
+            levels._unwrap_for_grad,
+        )
+    )
     return _Runtime(attach, module)
 
 
@@ -172,7 +181,7 @@ def _library(stem: str, unit: Unit, libraries: Sequence[str], link_flags: Sequen
         title=_TITLE,
         stem=stem,
         units=(unit,),
-        include_dirs=(_KERNEL_HEADERS,),
+        include_dirs=(_HERE, _KERNEL_HEADERS),
         system_dirs=(*headers, Path(sysconfig.get_paths()["include"])),
         flags=(
             "-O2",
