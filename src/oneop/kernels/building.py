@@ -14,8 +14,8 @@ from oneop.kernels.compilers import Compiler, Language, compiler_environment, fi
 from oneop.kernels.console import say
 from oneop.kernels.dependencies import Dependencies, parse_depfile, record
 from oneop.kernels.failures import Failures
-from oneop.kernels.jobs import CannotStartError, Job, Outcome, TooLongError, run_jobs
 from oneop.kernels.inputs import Library, Unit, known_digests, library_key
+from oneop.kernels.jobs import CannotStartError, Job, Outcome, TooLongError, run_jobs
 
 __all__ = ["Compiler", "Language", "Library", "Unit", "build", "find_compiler"]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from oneop.errors import BuildError
 from oneop.kernels import diagnostics
 from oneop.kernels.cache import Cache
-from oneop.kernels.jobs import Outcome
 from oneop.kernels.inputs import INCLUDE, Library
+from oneop.kernels.jobs import Outcome
 
 _MOST_SYMBOLS = 10
 
@@ -61,7 +61,7 @@ class Failures:
         general = self._of_the_machine(failed, output, log)
         if general is not None:
             return general
-        hint = self.library.explain(output) if self.library.explain is not None else None
+        hint = self._hint(output)
         places = diagnostics.Places(glue=(workplace, INCLUDE), people=tuple(self.library.search_folders()))
         report = (
             diagnostics.compile_report(output, places) or f"It ended with status {failed[0].code} and said nothing."
@@ -74,6 +74,12 @@ class Failures:
         general = self._of_the_machine([failed], output, log)
         if general is not None:
             return general
+        hint = self._hint(output)
+        if hint is not None:
+            return self.error(f"{hint}{_where(log)}")
+        hint = self._hint(output)
+        if hint is not None:
+            return self.error(f"{hint}{_where(log)}")
         missing = diagnostics.undefined_symbols(output)
         if missing:
             more = f" and {len(missing) - _MOST_SYMBOLS} more" if len(missing) > _MOST_SYMBOLS else ""
@@ -83,6 +89,9 @@ class Failures:
             )
         report = diagnostics.link_report(output)
         return self.error(f"the linker fails.\n{report}\nCorrect the libraries and flags and run again.{_where(log)}")
+
+    def _hint(self, output: str) -> str | None:
+        return self.library.explain(output) if self.library.explain is not None else None
 
     def _keep(self, failed: Sequence[Outcome]) -> tuple[str, Path | None]:
         log = self.store.keep_log(self.slot, b"\n".join(_transcript(outcome) for outcome in failed))

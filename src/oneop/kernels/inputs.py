@@ -49,7 +49,8 @@ class Library:
     system_dirs: tuple[Path, ...] = ()
     allow_undefined: bool = False  # symbols that the loading program provides (an extension of Python)
     note: str = ""  # said when the build starts: "once for each torch version, about 20 s"
-    # Given all that the compiler printed about a source it refuses: a hint, which the message shows first, or None.
+    # Given all that the compiler or linker printed about what it refuses: what to do about it, or None. The message
+    # shows it first.
     explain: Callable[[str], str | None] | None = None
 
     def __post_init__(self) -> None:

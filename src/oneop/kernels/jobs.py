@@ -3,10 +3,13 @@
 import os
 import signal
 import subprocess
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
 _POLL_SECONDS = 0.004
 
@@ -45,7 +48,8 @@ def run_jobs(jobs: Sequence[Job], environment: Mapping[str, str], bound: float) 
         while waiting or running:
             while waiting and len(running) < _cores():
                 job = waiting.pop()
-                running[_start(job, environment)] = job
+                with _interruptions_deferred():  # a compiler that starts is one that we can end
+                    running[_start(job, environment)] = job
             for process in [process for process in running if process.poll() is not None]:
                 codes[running.pop(process).name] = process.returncode
                 if process.returncode != 0:
@@ -74,6 +78,23 @@ def _start(job: Job, environment: Mapping[str, str]) -> "subprocess.Popen[bytes]
             )
         except OSError as error:  # not to be taken for trouble with the cache folder
             raise CannotStartError(f"{job.command[0]}: {error.strerror}") from error
+
+
+@contextmanager
+def _interruptions_deferred() -> Iterator[None]:
+    """Ctrl-C takes effect at the end of the block. Only the main thread is ever interrupted."""
+    usual = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(usual):
+        yield
+        return
+    caught: list[tuple[int, FrameType | None]] = []
+    signal.signal(signal.SIGINT, lambda number, frame: caught.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
+        if caught:
+            usual(*caught[0])
 
 
 def _kill(process: "subprocess.Popen[bytes]") -> None:

@@ -49,18 +49,20 @@ def try_lock(path: Path) -> int | None:
     with _forks:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         _opened.add(descriptor)
-    held = False
     try:
         held = _lock(descriptor) and _is_current(path, descriptor)
-        if held:
-            _sign(descriptor)
     except BaseException:
-        held = False
+        _close(descriptor)
         raise
-    finally:
-        if not held:
-            _close(descriptor)
-    return descriptor if held else None
+    if not held:
+        _close(descriptor)
+        return None
+    try:
+        _sign(descriptor)
+    except BaseException:
+        unlock(path, descriptor)
+        raise
+    return descriptor
 
 
 def unlock(path: Path, descriptor: int) -> None:
