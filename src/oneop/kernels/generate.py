@@ -219,7 +219,9 @@ class Tensor:
     def table_arity(self) -> str:
         if self.is_output:
             return "ONEOP_REQUIRED"
-        return {"required": "ONEOP_REQUIRED", "optional": "ONEOP_OPTIONAL_INPUT", "variadic": "ONEOP_VARIADIC"}[self.arity]
+        return {"required": "ONEOP_REQUIRED", "optional": "ONEOP_OPTIONAL_INPUT", "variadic": "ONEOP_VARIADIC"}[
+            self.arity
+        ]
 
 
 @dataclass(frozen=True)
@@ -247,7 +249,7 @@ class TableDim:
     @property
     def steps(self) -> Steps:
         assert self.expression is not None
-        return render(self.expression, self.kernel.values)
+        return render(self.expression, self.kernel.values, c_string)
 
     @property
     def terms(self) -> list[tuple[str, int, int]]:
@@ -420,7 +422,7 @@ class Kernel:
     def values(self) -> dict[str, str]:
         """The C expression of each name that may stand in a dimension."""
         attributes = {
-            item.name: f"oneop_int_attribute(&attributes[{number}], status)"
+            item.name: f"oneop_int_attribute(&attributes[{number}], {c_string(item.name)}, fault)"
             for number, item in enumerate(self.definition.attributes)
             if item.kind.name == "int"
         }
@@ -467,8 +469,7 @@ class Kernel:
     @property
     def missing_message(self) -> str:
         return (
-            f"{self.source_name} does not define `{' '.join(self.cpp_declaration.split())}`, "
-            "outside of any namespace"
+            f"{self.source_name} does not define `{' '.join(self.cpp_declaration.split())}`, outside of any namespace"
         )
 
     @property
@@ -478,7 +479,9 @@ class Kernel:
     @property
     def cpp_dtypes(self) -> list[tuple[str, str]]:
         """For each template parameter, the types it stands for."""
-        return [(self._variable_name(element), ", ".join(self._served(element, "cpp_type"))) for element in self.variables]
+        return [
+            (self._variable_name(element), ", ".join(self._served(element, "cpp_type"))) for element in self.variables
+        ]
 
     def _served(self, element: ElementType, name: str) -> list[str]:
         index = self.definition.elements.index(element)

@@ -25,8 +25,12 @@ ENTRY = "oneop_library_v1"
 
 _WARNINGS = ("-Wall", "-Wextra", "-Wconversion")
 _EXPORTS = "oneop.exports"
-_MISSING = re.compile(r"static(?: |_)assert(?:ion)?(?: failed(?: due to[^:]*)?)?:? \"?(?P<text>[^\n]* (?:does not define|has to return) [^\n\"]*)")
-_UNDEFINED = re.compile(r"undefined (?:reference to|symbol:?) [`'\"]?_?(?P<name>\w+)|^  \"_(?P<apple>\w+)\", referenced", re.M)
+_MISSING = re.compile(
+    r"static(?: |_)assert(?:ion)?(?: failed(?: due to[^:]*)?)?:? \"?(?P<text>[^\n]* (?:does not define|has to return) [^\n\"]*)"
+)
+_UNDEFINED = re.compile(
+    r"undefined (?:reference to|symbol:?) [`'\"]?_?(?P<name>\w+)|^  \"_(?P<apple>\w+)\", referenced", re.M
+)
 
 
 def kernel_library(
@@ -92,13 +96,17 @@ def explain(specs: Sequence[KernelSpec], output: str) -> str | None:
 def _missing_function(spec: KernelSpec, declaration: str, dtypes: list[str]) -> str:
     sources = ", ".join(source.name for source in spec.sources)
     asked = "dtypes=... asks for" if spec.options.dtypes is not None else "its definition admits"
-    remedy = "Define it, or leave the dtype out of dtypes=...." if spec.options.dtypes else "Define it, or name those you serve in dtypes=[...]."
+    remedy = (
+        "Define it, or leave the dtype out of dtypes=...."
+        if spec.options.dtypes
+        else "Define it, or name those you serve in dtypes=[...]."
+    )
     return f"{sources} does not define `{declaration}`, which {asked} ({', '.join(dtypes)}). {remedy}"
 
 
 def _check(specs: Sequence[KernelSpec]) -> None:
     if not specs:
-        raise BuildError("there is no kernel to build. Name a source: kernels=[\"scaled_linear.cpp\"].")
+        raise BuildError('there is no kernel to build. Name a source: kernels=["scaled_linear.cpp"].')
     seen: dict[str, Definition] = {}
     for spec in specs:
         base = spec.definition.base.casefold()

@@ -8,10 +8,13 @@
 
 #include "oneop.h"
 
-typedef enum oneop_status { ONEOP_FINE = 0, ONEOP_DIVIDES_BY_ZERO = 1, ONEOP_OVERFLOWS = 2 } oneop_status;
+/* The first thing that went wrong in an expression: `what` is NULL where nothing did, `where` the part that is wrong. */
+typedef struct oneop_fault {
+  const char *what, *where;
+} oneop_fault;
 
 /* The value of an expression, from the sizes that names are bound to and the int attributes. */
-typedef int64_t (*oneop_expression)(const int64_t *dims, const oneop_attribute *attributes, oneop_status *status);
+typedef int64_t (*oneop_expression)(const int64_t *dims, const oneop_attribute *attributes, oneop_fault *fault);
 
 typedef enum oneop_dim_kind {
   ONEOP_DIM_ANY,       /* `_` */
@@ -195,10 +198,9 @@ static inline void oneop_append_terms(oneop_text *text, const oneop_fitting *fit
   }
 }
 
-static inline int oneop_wrong_arithmetic(const oneop_fitting *fitting, const oneop_dim *dim, oneop_status status) {
+static inline int oneop_wrong_arithmetic(const oneop_fitting *fitting, const oneop_dim *dim, const oneop_fault *fault) {
   oneop_text text = {0, {0}};
-  oneop_append(&text, "%s: `%s` %s", fitting->signature->name, dim->text,
-               status == ONEOP_DIVIDES_BY_ZERO ? "divides by zero" : "does not fit 64 bits");
+  oneop_append(&text, "%s: `%s` %s", fitting->signature->name, fault->where, fault->what);
   oneop_append_terms(&text, fitting, dim);
   oneop_append(&text, ". Pass other attributes or inputs.");
   return oneop_report(fitting, &text);
@@ -235,46 +237,47 @@ static inline int oneop_too_many_dimensions(const oneop_fitting *fitting, const 
 
 /* ---- Arithmetic: Python's, checked; an unknown operand gives an unknown result ----------------------------------- */
 
-static inline int64_t oneop_checked(bool overflows, int64_t value, oneop_status *status) {
-  if (!overflows && value != ONEOP_UNKNOWN) return value;
-  if (*status == ONEOP_FINE) *status = ONEOP_OVERFLOWS;
+static inline int64_t oneop_wrong(const char *what, const char *where, oneop_fault *fault) {
+  if (!fault->what) {
+    fault->what = what;
+    fault->where = where;
+  }
   return 0;
 }
 
-static inline int64_t oneop_add(int64_t a, int64_t b, oneop_status *status) {
+static inline int64_t oneop_checked(bool overflows, int64_t value, const char *where, oneop_fault *fault) {
+  return overflows || value == ONEOP_UNKNOWN ? oneop_wrong("does not fit 64 bits", where, fault) : value;
+}
+
+static inline int64_t oneop_add(int64_t a, int64_t b, const char *where, oneop_fault *fault) {
   int64_t result;
   if (a == ONEOP_UNKNOWN || b == ONEOP_UNKNOWN) return ONEOP_UNKNOWN;
   const bool overflows = __builtin_add_overflow(a, b, &result);
-  return oneop_checked(overflows, result, status);
+  return oneop_checked(overflows, result, where, fault);
 }
 
-static inline int64_t oneop_subtract(int64_t a, int64_t b, oneop_status *status) {
+static inline int64_t oneop_subtract(int64_t a, int64_t b, const char *where, oneop_fault *fault) {
   int64_t result;
   if (a == ONEOP_UNKNOWN || b == ONEOP_UNKNOWN) return ONEOP_UNKNOWN;
   const bool overflows = __builtin_sub_overflow(a, b, &result);
-  return oneop_checked(overflows, result, status);
+  return oneop_checked(overflows, result, where, fault);
 }
 
-static inline int64_t oneop_multiply(int64_t a, int64_t b, oneop_status *status) {
+static inline int64_t oneop_multiply(int64_t a, int64_t b, const char *where, oneop_fault *fault) {
   int64_t result;
   if (a == ONEOP_UNKNOWN || b == ONEOP_UNKNOWN) return ONEOP_UNKNOWN;
   const bool overflows = __builtin_mul_overflow(a, b, &result);
-  return oneop_checked(overflows, result, status);
+  return oneop_checked(overflows, result, where, fault);
 }
 
-static inline int64_t oneop_divides_by_zero(oneop_status *status) {
-  if (*status == ONEOP_FINE) *status = ONEOP_DIVIDES_BY_ZERO;
-  return 0;
-}
-
-static inline int64_t oneop_floor_divide(int64_t a, int64_t b, oneop_status *status) {
-  if (b == 0) return oneop_divides_by_zero(status);
+static inline int64_t oneop_floor_divide(int64_t a, int64_t b, const char *where, oneop_fault *fault) {
+  if (b == 0) return oneop_wrong("divides by zero", where, fault);
   if (a == ONEOP_UNKNOWN || b == ONEOP_UNKNOWN) return ONEOP_UNKNOWN;
   return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
 }
 
-static inline int64_t oneop_modulo(int64_t a, int64_t b, oneop_status *status) {
-  if (b == 0) return oneop_divides_by_zero(status);
+static inline int64_t oneop_modulo(int64_t a, int64_t b, const char *where, oneop_fault *fault) {
+  if (b == 0) return oneop_wrong("divides by zero", where, fault);
   if (a == ONEOP_UNKNOWN || b == ONEOP_UNKNOWN) return ONEOP_UNKNOWN;
   const int64_t rest = a % b;
   return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
@@ -291,8 +294,8 @@ static inline int64_t oneop_max(int64_t a, int64_t b) {
 }
 
 /* An int attribute; the one value that means "unknown" counts as out of range. */
-static inline int64_t oneop_int_attribute(const oneop_attribute *attribute, oneop_status *status) {
-  return oneop_checked(false, attribute->value.i, status);
+static inline int64_t oneop_int_attribute(const oneop_attribute *attribute, const char *where, oneop_fault *fault) {
+  return oneop_checked(false, attribute->value.i, where, fault);
 }
 
 /* ---- Fitting --------------------------------------------------------------------------------------------------- */
@@ -352,9 +355,9 @@ static inline int oneop_fit_expressions(oneop_fitting *fitting, oneop_source whi
     const oneop_dim *dim = &input->dims[d];
     const int64_t size = tensor->shape[tensor->ndim - input->n_dims + d];
     if (dim->kind != ONEOP_DIM_EXPRESSION) continue;
-    oneop_status status = ONEOP_FINE;
-    const int64_t wanted = dim->evaluate(fitting->call->dims, fitting->call->attributes, &status);
-    if (status != ONEOP_FINE) return oneop_wrong_arithmetic(fitting, dim, status);
+    oneop_fault fault = {NULL, NULL};
+    const int64_t wanted = dim->evaluate(fitting->call->dims, fitting->call->attributes, &fault);
+    if (fault.what) return oneop_wrong_arithmetic(fitting, dim, &fault);
     if (size != ONEOP_UNKNOWN && wanted != ONEOP_UNKNOWN && size != wanted)
       return oneop_wrong_size(fitting, which, dim->text, &wanted, NULL);
   }
@@ -403,7 +406,7 @@ static inline int oneop_mirror(const oneop_fitting *fitting, const oneop_paramet
 
 static inline int oneop_output_size(const oneop_fitting *fitting, const oneop_parameter *output, const oneop_dim *dim,
                                     int32_t position, int64_t *size) {
-  oneop_status status = ONEOP_FINE;
+  oneop_fault fault = {NULL, NULL};
   switch (dim->kind) {
   case ONEOP_DIM_LITERAL:
     *size = dim->number;
@@ -412,14 +415,14 @@ static inline int oneop_output_size(const oneop_fitting *fitting, const oneop_pa
     *size = fitting->call->dims[dim->number];
     break;
   case ONEOP_DIM_EXPRESSION:
-    *size = dim->evaluate(fitting->call->dims, fitting->call->attributes, &status);
+    *size = dim->evaluate(fitting->call->dims, fitting->call->attributes, &fault);
     break;
   case ONEOP_DIM_ANY:
   case ONEOP_DIM_UNKNOWN:
     *size = ONEOP_UNKNOWN;
     break;
   }
-  if (status != ONEOP_FINE) return oneop_wrong_arithmetic(fitting, dim, status);
+  if (fault.what) return oneop_wrong_arithmetic(fitting, dim, &fault);
   if (*size < 0 && *size != ONEOP_UNKNOWN) return oneop_negative_size(fitting, output, dim, position, *size);
   return 0;
 }
