@@ -112,7 +112,7 @@ class _Runtime:
 
 @cache
 def _runtime() -> _Runtime:
-    core_path, module_path = _build()
+    core_path, module_path = build_runtime()
     core = ctypes.CDLL(str(core_path))
     attach = core.oneop_torch_attach
     attach.argtypes, attach.restype = [ctypes.c_char_p], ctypes.c_char_p
@@ -141,7 +141,7 @@ def _load(path: Path) -> ModuleType:
     return module
 
 
-def _build() -> tuple[Path, Path]:
+def build_runtime() -> tuple[Path, Path]:
     """Both halves at once, on two cores: the one that knows no Python, and the one that does."""
     begin = time.monotonic()
     said: set[str] = set()
