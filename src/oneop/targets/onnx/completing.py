@@ -1,0 +1,133 @@
+"""Puts the fallbacks of a traced model in place: functions beside the nodes, or nodes in place of them; and the fingerprints."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import onnx_ir as ir
+from onnx_ir.passes import common
+
+from oneop.targets.onnx import schemas
+from oneop.targets.onnx.bodies import Body, body_of
+from oneop.targets.onnx.calls import INPUTS, MARK, Call
+from oneop.targets.onnx.functions import FUNCTION, function_of
+
+
+def complete(model: ir.Model) -> None:
+    """Finishes every node of oneop's that the model has; a model without one, or a finished one, stays as it is."""
+    marked = [(node, node.meta[MARK]) for node in _nodes(model) if node.meta.get(MARK) and node.meta[MARK].fallback]
+    if not marked:
+        return
+    fallback = marked[0][1].fallback
+    calls = [(node, mark.call) for node, mark in marked]
+    if fallback != "none":
+        library = _Library(model.opset_imports[""])
+        calls = library.take(calls)
+        if fallback == "function":
+            _add_functions(model, library)
+        else:
+            _inline(model, library)
+    for node, call in calls:
+        del node.meta[MARK]
+        node.meta[INPUTS] = call.input_count
+        node.resize_inputs(call.input_count)
+    for call in {call.definition.name: call for _, call in calls}.values():
+        model.metadata_props[f"oneop.fingerprint.{call.definition.name}"] = call.definition.fingerprint
+        if fallback != "inline":
+            model.opset_imports.setdefault(call.definition.namespace, schemas.VERSION)
+
+
+def restore_inputs(model: ir.Model) -> None:
+    """Gives finished nodes back the absent inputs at their end, which torch's optimizer drops."""
+    for node in _nodes(model):
+        if INPUTS in node.meta:
+            node.resize_inputs(node.meta[INPUTS])
+
+
+def functions_of(model: ir.Model) -> list[ir.Function]:
+    """The functions that complete has put into a model."""
+    return [function for function in model.functions.values() if function.meta.get(FUNCTION)]
+
+
+def _nodes(model: ir.Model) -> Iterator[ir.Node]:
+    yield from ir.traversal.RecursiveGraphIterator(model.graph)
+    for function in model.functions.values():
+        yield from ir.traversal.RecursiveGraphIterator(function)
+
+
+class _Library:
+    """The bodies that the calls of a model need; calls that need the same share it."""
+
+    def __init__(self, opset_version: int) -> None:
+        self.opset_version = opset_version
+        self.uses: list[tuple[ir.Node, Call, Body]] = []
+        self._traced: dict[Any, Body] = {}
+        self._by_text: dict[tuple[str, bytes], Body] = {}
+
+    def take(self, calls: list[tuple[ir.Node, Call]]) -> list[tuple[ir.Node, Call]]:
+        """Takes in the calls, and those in their bodies. Returns all of them."""
+        pending, every = list(calls), []
+        while pending:
+            node, call = pending.pop(0)
+            body, is_new = self._body(call)
+            self.uses.append((node, call, body))
+            every.append((node, call))
+            if is_new:
+                pending.extend(body.calls())
+        return every
+
+    def _body(self, call: Call) -> tuple[Body, bool]:
+        for floats in (False, True):
+            known = self._traced.get(_key(call, floats))
+            if known is not None and (floats or set(known.symbolic) == set(_floats(call))):
+                return known, False
+        traced = body_of(call, self.opset_version)
+        body = self._by_text.setdefault((call.definition.name, traced.text), traced)
+        everything_symbolic = set(traced.symbolic) == set(_floats(call))
+        self._traced[_key(call, not everything_symbolic)] = body
+        return body, body is traced
+
+
+def _floats(call: Call) -> list[str]:
+    return [
+        item.name
+        for item in call.definition.attributes
+        if item.kind.name == "float" and call.attributes[item.name] is not None
+    ]
+
+
+def _key(call: Call, floats: bool) -> Any:
+    """What a body may depend on. Sizes are in it: a reference that fails with free sizes is traced with these."""
+    attributes = {
+        item.name: repr(call.attributes[item.name])
+        for item in call.definition.attributes
+        if floats or item.kind.name != "float" or call.attributes[item.name] is None
+    }
+    return call.definition.name, call.inputs, tuple(attributes.items())
+
+
+def _add_functions(model: ir.Model, library: _Library) -> None:
+    by_operator: dict[tuple[str, str], list[tuple[Call, Body]]] = {}
+    for _, call, body in library.uses:
+        by_operator.setdefault(call.identifier, []).append((call, body))
+    for calls in by_operator.values():
+        _add(model, function_of(calls))
+
+
+def _inline(model: ir.Model, library: _Library) -> None:
+    """Here each body is a function of its own while it is inlined, so nothing has to be decided when the model runs."""
+    overloads: dict[Body, str] = {}
+    for node, call, body in library.uses:
+        if body not in overloads:
+            overloads[body] = f"body_{len(overloads)}"
+            _add(model, function_of([(call, body)], overloads[body]))
+        node.overload = overloads[body]
+    common.InlinePass(lambda function: bool(function.meta.get(FUNCTION)))(model)
+    domains = {call.definition.namespace for _, call, _ in library.uses}
+    for domain in domains - {node.domain for node in _nodes(model)}:
+        model.opset_imports.pop(domain, None)
+
+
+def _add(model: ir.Model, function: ir.Function) -> None:
+    model.functions[function.identifier()] = function
+    for domain, version in function.opset_imports.items():
+        model.opset_imports.setdefault(domain, version)

@@ -1,0 +1,106 @@
+"""oneop.export, and its equivalent for people who call torch.onnx.export themselves."""
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch.onnx import ONNXProgram
+
+from oneop.errors import ExportError
+from oneop.targets.onnx import completing, saving, torch_exporter, translating
+from oneop.targets.onnx.translating import Fallback, Table
+
+_SAVING = {
+    "export_params": "include_initializers",
+    "keep_initializers_as_inputs": "keep_initializers_as_inputs",
+    "external_data": "external_data",
+}
+"""torch.onnx.export's names of what is said when a file is written, and ONNXProgram.save's."""
+
+
+def export(
+    model: torch.nn.Module | torch.export.ExportedProgram,
+    args: tuple[Any, ...],
+    path: str | os.PathLike[str],
+    *,
+    kwargs: dict[str, Any] | None = None,
+    dynamic_shapes: Mapping[str, Any] | tuple[Any, ...] | list[Any] | None = None,
+    fallback: Fallback = "function",
+    **torch_onnx_options: Any,
+) -> ONNXProgram:
+    """Writes a model to an ONNX file in which each call of an operator is one node of the operator's own name and attributes.
+
+    Args:
+        model, args, kwargs: the model and example inputs, as for ``torch.onnx.export``. Call ``model.eval()`` first, as there.
+        path: the file. It is written whole or not at all.
+        dynamic_shapes: the sizes that stay free, as for ``torch.export``; strings and ``torch.export.Dim`` give them their names in the file.
+        fallback: what a runtime without the operator's kernels finds. ``"function"``: a model-local function with the reference as its body.
+            ``"inline"``: the reference's nodes in place of the node, for runtimes that know no functions. ``"none"``: the node only.
+        torch_onnx_options: the other options of ``torch.onnx.export``: ``opset_version``, ``input_names``, ``output_names``, ... The weights
+            go into the file itself unless ``external_data=True`` or the model is larger than 1.5 GB.
+
+    ONNX keeps float attributes in 32 bits: in a float64 model ``alpha=0.1`` is 0.10000000149 in the file, while PyTorch computes with 0.1.
+
+    Raises ExportError, and leaves what stands at ``path`` as it was.
+
+    >>> import oneop, torch
+    >>> from jaxtyping import Float
+    >>> from torch import Tensor
+    >>> @oneop.op("readme::shift")
+    ... def shift(x: Float[Tensor, "n"], *, by: float = 1.0) -> Float[Tensor, "n"]:
+    ...     return x + by
+    >>> class Model(torch.nn.Module):
+    ...     def forward(self, x):
+    ...         return shift(x, by=2.0)
+    >>> program = oneop.export(Model().eval(), (torch.ones(3),), "shift.onnx", dynamic_shapes=({0: "n"},), verbose=False)  # doctest: +SKIP
+    """
+    translating.require_fallback(fallback)
+    _require_options(torch_onnx_options)
+    target = saving.require_writable(path)
+    options = dict(torch_onnx_options)
+    to_save = {theirs: options.pop(ours) for ours, theirs in _SAVING.items() if ours in options}
+    own: Table = {**translating.table(fallback), **(options.pop("custom_translation_table", None) or {})}
+    torch_exporter.install_hooks(completing.complete, completing.functions_of, completing.restore_inputs)
+    try:
+        program = torch.onnx.export(
+            model, args, kwargs=kwargs, dynamic_shapes=dynamic_shapes, custom_translation_table=own, **options
+        )
+    except Exception as error:
+        for cause in _causes(error):
+            if isinstance(cause, ExportError):
+                raise cause from None
+        raise
+    assert program is not None
+    saving.save(program, target, **to_save)
+    return program
+
+
+def translations(fallback: Fallback = "function") -> Table:
+    """The table of every operator that is defined by now, for ``torch.onnx.export(..., custom_translation_table=...)``.
+
+    ``fallback`` is as in ``oneop.export``. The table is a plain dict: entries of your own may be added.
+
+    >>> import oneop
+    >>> table = oneop.onnx.translations()
+    >>> # torch.onnx.export(model, args, "model.onnx", custom_translation_table=table)
+    """
+    translating.require_fallback(fallback)
+    torch_exporter.install_hooks(completing.complete, completing.functions_of, completing.restore_inputs)
+    return translating.table(fallback)
+
+
+def _require_options(options: Mapping[str, Any]) -> None:
+    if options.get("dynamo", True) is not True:
+        raise ExportError(
+            "oneop.export: dynamo=False, torch's older exporter, is not supported yet. Leave it out: the default exporter keeps the operators."
+        )
+    if "f" in options:
+        raise ExportError("oneop.export: there is no option `f`. Give the file as the third argument, `path`.")
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    current: BaseException | None = error
+    while current is not None:
+        yield current
+        current = current.__cause__ or current.__context__

@@ -1,0 +1,94 @@
+"""Everything here that rests on how torch 2.13's ONNX exporter works inside. Nothing else in oneop does.
+
+While torch translates a graph, onnxscript's current evaluator records nodes. After that torch calls ``convert_version`` and
+``optimize`` of its handle to onnxscript, and both replace every model-local function by its body. So a function can only be
+added between the two, at the opset version the model then has, and has to be out of the way of the second.
+"""
+
+import functools
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import onnx
+import onnx_ir as ir
+import torch
+from onnxscript import evaluator
+
+from oneop.errors import ExportError
+
+_lock = threading.Lock()
+_PATCHED = "_oneop_hooks"
+
+
+def record_node(
+    identifier: tuple[str, str],
+    inputs: Sequence[ir.Value | None],
+    attributes: Sequence[ir.Attr],
+    outputs: int,
+    meta: dict[str, Any],
+) -> Any:
+    """Adds a node to the graph that torch is translating; returns its output, or the sequence of its outputs.
+
+    The recorder knows how to make outputs that torch's own translations can compute with, so it is asked for a node without
+    inputs, which then gets exactly ours: it would drop trailing absent ones.
+    """
+    domain, op_type = identifier
+    formal = [onnx.defs.OpSchema.FormalParameter(f"output_{index}", "tensor(float)") for index in range(outputs)]
+    blank = onnx.defs.OpSchema(op_type, domain, 1, outputs=formal)
+    result = evaluator.default().eval(blank, [], {})
+    node = (result if outputs == 1 else result[0]).producer()
+    node.resize_inputs(len(inputs))
+    for index, value in enumerate(inputs):
+        node.replace_input_with(index, value)
+    for attribute in attributes:
+        node.attributes.add(attribute)
+    node.meta.update(meta)
+    return result
+
+
+def install_hooks(
+    complete: Callable[[ir.Model], None],
+    functions_of: Callable[[ir.Model], list[ir.Function]],
+    restore_inputs: Callable[[ir.Model], None],
+) -> None:
+    """Has torch's exporter call ``complete`` after a model has its final opset version, leave ``functions_of`` it in peace,
+    and call ``restore_inputs`` after its optimizer, which drops trailing absent inputs.
+
+    For models without a node of oneop's, both do nothing.
+    """
+    with _lock:
+        try:
+            from torch.onnx._internal._lazy_import import onnxscript_apis
+
+            if getattr(onnxscript_apis, _PATCHED, False) is True:
+                return
+            convert, optimize = onnxscript_apis.convert_version, onnxscript_apis.optimize
+        except (ImportError, AttributeError) as error:
+            raise ExportError(
+                f"oneop.onnx.translations: torch {torch.__version__} has another exporter inside than oneop knows (torch 2.13). "
+                "Call oneop.export, which does not depend on it."
+            ) from error
+
+        @functools.wraps(convert)
+        def convert_version(model: ir.Model, target_version: int) -> ir.Model:
+            converted: ir.Model = convert(model, target_version)
+            complete(converted)
+            return converted
+
+        @functools.wraps(optimize)
+        def optimize_around(model: ir.Model) -> ir.Model:
+            functions, imports = functions_of(model), dict(model.opset_imports)
+            for function in functions:
+                del model.functions[function.identifier()]
+            result: ir.Model = optimize(model)
+            for function in functions:
+                result.functions[function.identifier()] = function
+                for domain in function.opset_imports:
+                    result.opset_imports.setdefault(domain, imports[domain])
+            restore_inputs(result)
+            return result
+
+        onnxscript_apis.convert_version = convert_version
+        onnxscript_apis.optimize = optimize_around
+        setattr(onnxscript_apis, _PATCHED, True)

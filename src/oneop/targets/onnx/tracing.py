@@ -1,0 +1,217 @@
+"""Traces an operator's reference with torch.export: sizes free and float attributes symbolic where the reference allows it."""
+
+import logging
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from oneop.errors import ExportError
+from oneop.targets.onnx import sampling
+from oneop.targets.onnx.calls import Call
+from oneop.targets.onnx.nodes import float32
+
+_TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 5e-2}
+"""How far a result may be from the one with Python's floats, relative to 1 or to the result: a few roundings of the dtype."""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A reference as a graph. ``symbolic`` names the float attributes that are its last inputs; the others are constants in it."""
+
+    program: torch.export.ExportedProgram
+    symbolic: tuple[str, ...]
+    static: bool
+
+
+class Refusal(Exception):
+    """A trace that was tried is not to be had, or not to be trusted."""
+
+
+def trace(call: Call) -> Trace:
+    """The most general trace of the reference that agrees with it. Raises ExportError where there is none."""
+    if call.definition.native_only:
+        raise no_fallback(call, "native_only=True says that there is no reference")
+    floats = [
+        item.name
+        for item in call.definition.attributes
+        if item.kind.name == "float" and call.attributes[item.name] is not None and not call.definition.is_gradient
+    ]
+    reasons: list[Exception] = []
+    for static in (False, True):
+        for symbolic in _selections(call, floats, static):
+            try:
+                return _trace(call, symbolic, static)
+            except Refusal as refusal:
+                reasons.append(refusal)
+    cause = reasons[-1].__cause__ or reasons[-1]
+    raise no_fallback(call, first_line(cause)) from cause
+
+
+def no_fallback(call: Call, cause: str) -> ExportError:
+    rewrite = (
+        ""
+        if call.definition.native_only
+        else "Rewrite the reference in operations that torch.onnx.export takes, or export"
+    )
+    return ExportError(
+        f"{call.definition.name}: its reference cannot become an ONNX function: {cause}. "
+        f'{rewrite or "Write a reference, or export"} with fallback="none" and run the file with the operator\'s native library.'
+    )
+
+
+def first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0].rstrip('.') if lines else 'no message'}"
+
+
+def _selections(call: Call, floats: Sequence[str], static: bool) -> Iterator[tuple[str, ...]]:
+    """Which float attributes to keep symbolic: all; if that fails, those that can be alone; none."""
+    yield tuple(floats)
+    if len(floats) > 1:
+        alone = tuple(name for name in floats if _is_possible(call, (name,), static))
+        if 0 < len(alone) < len(floats):
+            yield alone
+    if floats:
+        yield ()
+
+
+def _is_possible(call: Call, symbolic: tuple[str, ...], static: bool) -> bool:
+    try:
+        _trace(call, symbolic, static)
+    except Refusal:
+        return False
+    return True
+
+
+def _trace(call: Call, symbolic: tuple[str, ...], static: bool) -> Trace:
+    shapes = _shapes(call, static)
+    tensors = sampling.tensors(call, shapes)
+    scalars = [torch.tensor(float(call.attributes[name]), dtype=torch.float32) for name in symbolic]
+    dims = [*sampling.dynamic_dims(call, shapes, static), *[{} for _ in scalars]]
+    with quiet():
+        try:
+            program = torch.export.export(
+                _Reference(call, symbolic), (*tensors, *scalars), dynamic_shapes=(tuple(dims),), strict=False
+            )
+        except Exception as error:
+            raise Refusal("torch.export") from error
+        _require_free(program, dims)
+        if symbolic:
+            _require_agreement(call, program, symbolic, shapes)
+    return Trace(program, symbolic, static)
+
+
+class _Reference(torch.nn.Module):
+    """The reference of a call as a module whose inputs are the tensors that are there, then the symbolic attributes."""
+
+    def __init__(self, call: Call, symbolic: tuple[str, ...]) -> None:
+        super().__init__()
+        self.call, self.symbolic = call, symbolic
+
+    def forward(self, *values: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        split = len(values) - len(self.symbolic)
+        return _run(self.call, values[:split], dict(zip(self.symbolic, values[split:], strict=True)))
+
+
+def _run(call: Call, tensors: Sequence[torch.Tensor], replaced: dict[str, Any]) -> tuple[torch.Tensor, ...]:
+    """The outputs of the reference, flat."""
+    inputs, attributes = _arguments(call, tensors)
+    if call.definition.is_gradient:
+        returned = call.operator.torch_reference(*inputs, **attributes)
+    else:
+        returned = call.operator.call_reference(*inputs, **{**attributes, **replaced})
+    values = tuple(returned) if isinstance(returned, tuple | list) else (returned,)
+    return tuple(tensor for value in values for tensor in (value if isinstance(value, tuple | list) else [value]))
+
+
+def _arguments(call: Call, tensors: Sequence[torch.Tensor]) -> tuple[list[Any], dict[str, Any]]:
+    rest = iter(tensors)
+    inputs: list[Any] = []
+    for item, present in zip(call.definition.inputs, call.inputs, strict=True):
+        found = [next(rest) for _ in present]
+        inputs.append(found if item.arity == "variadic" else found[0] if found else None)
+    attributes = {name: list(value) if isinstance(value, tuple) else value for name, value in call.attributes.items()}
+    return inputs, attributes
+
+
+def _shapes(call: Call, static: bool) -> list[tuple[int, ...]]:
+    """The first shapes at which the reference runs; the nearest to the call's where it runs at none."""
+    candidates = list(sampling.samples(call))
+    if static:
+        candidates = candidates[-1:]
+    if not candidates:
+        raise Refusal(f"no sizes fit the definition with {dict(call.attributes)}")
+    for shapes in candidates:
+        try:
+            inputs, attributes = _arguments(call, sampling.tensors(call, shapes))
+            with torch.no_grad():
+                call.operator.torch_reference(*inputs, **attributes)
+        except Exception as error:  # the author's code may raise anything; these shapes are only tried
+            logging.getLogger(__name__).debug("%s does not run at %s: %s", call.definition.name, shapes, error)
+            continue
+        return shapes
+    return candidates[-1]
+
+
+def _require_free(program: torch.export.ExportedProgram, dims: Sequence[dict[int, Any]]) -> None:
+    """A trace may not have taken a free size for a constant without a word."""
+    inputs = [node for node in program.graph.nodes if node.op == "placeholder"]
+    names = set(program.graph_signature.user_inputs)
+    own = [node for node in inputs if node.name in names]
+    for node, axes in zip(own, dims, strict=True):
+        for axis in axes:
+            if isinstance(node.meta["val"].shape[axis], int):
+                raise Refusal(
+                    f"the trace holds only for size {node.meta['val'].shape[axis]} in dimension {axis} of an input"
+                )
+
+
+def _require_agreement(
+    call: Call, program: torch.export.ExportedProgram, symbolic: Sequence[str], shapes: Sequence[tuple[int, ...]]
+) -> None:
+    """With symbolic floats the graph has to give what the reference gives with Python's floats, at the call's values and at others."""
+    module = program.module()
+    given = [float32(float(call.attributes[name])) for name in symbolic]
+    for number, values in enumerate(
+        (given, [1.25 * value + 0.375 for value in given], [-value - 0.5 for value in given])
+    ):
+        tensors = sampling.tensors(call, shapes, seed=number)
+        try:
+            wanted = _run(call, tensors, dict(zip(symbolic, values, strict=True)))
+        except Exception as error:  # the author's code may raise anything
+            if number == 0:
+                raise Refusal("the reference does not run on the example inputs, so nothing can be compared") from error
+            continue
+        try:
+            found = module(*tensors, *(torch.tensor(value, dtype=torch.float32) for value in values))
+        except Exception as error:
+            raise Refusal("the trace does not run where the reference does") from error
+        if len(wanted) != len(found) or not all(map(_close, wanted, found)):
+            raise Refusal("the trace differs from the reference")
+
+
+def _close(wanted: torch.Tensor, found: torch.Tensor) -> bool:
+    if wanted.dtype != found.dtype or wanted.shape != found.shape:
+        return False
+    tolerance = _TOLERANCE.get(wanted.dtype)
+    if tolerance is None:
+        return torch.equal(wanted, found)
+    return torch.allclose(wanted, found, rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """What torch says while something is tried is not for the user: a failure is reported by whoever tried."""
+    logger = logging.getLogger("torch")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
