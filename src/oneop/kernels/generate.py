@@ -535,9 +535,10 @@ class Kernel:
     def _attribute_lines(self, language: Language) -> list[Line]:
         lines = [item.cpp_line if language == "c++" else item.c_line for item in self.attributes]
         return lines + [
-            Line(f"bool needs_{name};", f"false: grad_{name} is valid memory, but what you write is dropped")
-            for name, _ in self.needs
+            Line(f"bool needs_{name};", f"whether grad_{name} is asked for; if not, leave it as it is{absent}")
+            for name, number in self.needs
             if self.is_floating(name)
+            for absent in [f"; false where {name} is absent" if self.inputs[number].arity == "optional" else ""]
         ]
 
 
