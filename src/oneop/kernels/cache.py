@@ -59,9 +59,8 @@ class Cache:
         content = {"format": _FORMAT, "files": sizes, "dependencies": dependencies.as_json(), **about}
         (workplace / _ENTRY).write_text(json.dumps(content), encoding="utf-8")
         entry = self._folder("entries", slot) / dependencies.digest()[:32]
-        if (
-            entry.exists()
-        ):  # damaged, or it would have been found; others may still have it loaded, which a rename allows
+        if entry.exists():
+            # It is damaged, or it would have been found. Somebody may have it loaded, which a rename allows.
             entry.rename(workplace.with_name(f"{workplace.name}.old"))
         workplace.rename(entry)
         remove(workplace.with_name(f"{workplace.name}.old"))
