@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from oneop.kernels.building import Compiler, Library, Unit, build, find_compiler
 from oneop.kernels.cache import Cache
+from oneop.kernels.commands import traced_files
 from oneop.kernels.compilers import ENVIRONMENT
 from oneop.kernels.inputs import library_key
 
@@ -257,6 +258,17 @@ def test_an_archive_that_is_linked(workshop: Workshop, tmp_path: Path) -> None:
         subprocess.run(["cc", "-fPIC", "-c", source, "-o", tmp_path / "other.o"], check=True)
         subprocess.run(["ar", "rcs", archive, tmp_path / "other.o"], check=True)
         assert workshop.value(link_flags=(f"-L{tmp_path}", "-lother")) == number
+
+
+def test_what_a_linker_lists(tmp_path: Path) -> None:
+    """GNU ld, old and new, and Apple's. Shared libraries are not copied, so a large one need not be read."""
+    names = ["crti.o", "liba.a", "libb.a", "libtorch.so", "libm.so.6", "libsystem.tbd", "libc.dylib"]
+    for name in names:
+        (tmp_path / name).touch()
+    lines = [str(tmp_path / name) for name in names if name not in ("liba.a", "libb.a")]
+    lines += [f"({tmp_path}/liba.a)x.o", f"{tmp_path}/libb.a(y.o)", f"{tmp_path}/libb.a(z.o)", "k.o", "/not/there.a"]
+    traced = traced_files("\n".join(lines).encode())
+    assert [path.name for path in traced] == ["crti.o", "liba.a", "libb.a"]
 
 
 @pytest.mark.parametrize("name", ["CPATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH"])

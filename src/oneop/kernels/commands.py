@@ -14,6 +14,8 @@ _STANDARD: dict[Language, str] = {"c": "-std=c11", "c++": "-std=c++17"}
 # Flags of the compilation that the link needs as well: -fopenmp, -fsanitize=..., -m32, -flto, -g, ...
 _FOR_LINKING = ("-f", "-m", "-g", "-O", "-pthread", "-stdlib", "-arch", "--target", "--sysroot")
 
+_SHARED_LIBRARY = re.compile(r"\.(?:so|dylib|tbd)(?:\.[\d.]*)?$")
+
 
 def compile_command(library: Library, unit: Unit, compiler: Compiler) -> tuple[str, ...]:
     return (
@@ -54,10 +56,14 @@ def traces(library: Library) -> bool:
 
 
 def traced_files(output: bytes) -> list[Path]:
-    """The libraries that a linker listed. Members of archives appear as `(libx.a)x.o` or `libx.a(x.o)`."""
+    """The archives and objects that a linker listed: they are copied into the library, shared libraries are not.
+
+    Members of archives appear as `(libx.a)x.o` or `libx.a(x.o)`.
+    """
     lines = [os.fsdecode(line).strip() for line in output.splitlines()]
     names = [re.sub(r"\([^()]*\)$", "", re.sub(r"^\(([^()]*)\).*$", r"\1", line)) for line in lines]
-    return [path for name in dict.fromkeys(names) if (path := Path(name)).is_absolute() and path.is_file()]
+    copied = [Path(name) for name in dict.fromkeys(names) if not _SHARED_LIBRARY.search(name)]
+    return [path for path in copied if path.is_absolute() and path.is_file()]
 
 
 def source_name(unit: Unit) -> str:
