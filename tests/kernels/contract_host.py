@@ -10,12 +10,14 @@ from oneop.kernels.building import Library, build
 from oneop.kernels.library import kernel_library
 
 STRICT = ("-Werror", "-pedantic")
+SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-O1", "-g")
+EXTRA_FLAGS: tuple[str, ...] = ()
 
 
-def contract_library(language: str, *flags: str) -> Library:
+def contract_library(language: str) -> Library:
     """Our own text is compiled with -Werror; the kernels of the tests are held to it too."""
     library = kernel_library(specs({"c": ".c", "c++": ".cpp"}[language]))
-    return replace(library, flags=(*library.flags, *STRICT, *flags))
+    return replace(library, flags=(*library.flags, *STRICT, *EXTRA_FLAGS))
 
 
 @cache

@@ -7,7 +7,7 @@
 
 #include "oneop.hpp"
 
-template <class T>  // T: float
+template <class T> // T: float
 struct show_args {
   oneop::View<const T, 1> x;                           // "n"
   oneop::View<std::uint8_t, 1> out;                    // "?length"; ctx.resize(a.out, {length}) gives it memory
@@ -44,7 +44,7 @@ struct show_args {
 
 #include "oneop.hpp"
 
-template <class T>  // T: float
+template <class T> // T: float
 struct find_args {
   oneop::View<const T, 2> x;           // "n m"
   oneop::View<std::int64_t, 2> places; // "?count 2"; ctx.resize(a.places, {count, 2}) gives it memory
@@ -69,7 +69,7 @@ struct find_args {
 
 #include "oneop.hpp"
 
-template <class Float, class Int>  // Float: float, double  // Int: std::int32_t, std::int64_t
+template <class Float, class Int> // Float: float, double; Int: std::int32_t, std::int64_t
 struct gather_args {
   oneop::View<const Float, 2> x;   // "n k"
   oneop::View<const Int, 1> index; // "m"
@@ -92,7 +92,7 @@ struct gather_args {
 
 #include "oneop.hpp"
 
-template <class T>  // T: float
+template <class T> // T: float
 struct transpose_args {
   oneop::StridedView<const T, 3> x; // "*batch n m"; strided
   oneop::StridedView<const T, 1> y; // "m"; tests false where it is absent; strided
@@ -114,7 +114,7 @@ struct transpose_args {
 
 #include "oneop.hpp"
 
-template <class T>  // T: float
+template <class T> // T: float
 struct total_grad_args {
   oneop::View<const T, 2> grad;             // "*batch n"
   oneop::Views<oneop::View<const T, 2>> xs; // "*batch n"; one or more

@@ -7,7 +7,7 @@
 
 #include "oneop.hpp"
 
-template <class T>  // T: float, double
+template <class T> // T: float, double
 struct scaled_linear_args {
   oneop::View<const T, 2> x;      // "n k"
   oneop::View<const T, 2> weight; // "m k"
