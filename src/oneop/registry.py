@@ -3,7 +3,7 @@
 import importlib.util
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -42,6 +42,26 @@ def add(operator: "Operator") -> None:
 def defined_in(path: str) -> list["Operator"]:
     """The operators that a file defines, in order of definition."""
     return [operator for operator in _operators.values() if operator.defined_in == path]
+
+
+def compiled_together(operators: "Iterable[Operator]") -> list["Operator"]:
+    """These operators, and those of the same files that share a kernel source with one of them.
+
+    A source that holds several kernels includes the headers of all of them, so a library takes all or none. The order is
+    that of definition, whatever was asked for first: the library is the same.
+    """
+    found = dict.fromkeys(operators)
+    grown = True
+    while grown:
+        sources = {path for operator in found for path in operator.kernels}
+        files = dict.fromkeys(operator.defined_in for operator in found)
+        neighbours = [
+            operator for file in files for operator in defined_in(file) if not sources.isdisjoint(operator.kernels)
+        ]
+        grown = not found.keys() >= set(neighbours)
+        found.update(dict.fromkeys(neighbours))
+    order = list(_operators.values())
+    return sorted(found, key=lambda operator: order.index(operator) if operator in order else len(order))
 
 
 def load_file(path: str | Path) -> list["Operator"]:

@@ -33,9 +33,8 @@ def build(ops_or_file: "Operator | Sequence[Operator] | str | Path", target: str
     """
     module = _target(target)
     operators = _operators(ops_or_file)
-    specs = [
-        operator.kernel_spec() for operator in operators if operator.has_kernels and not operator.definition.is_gradient
-    ]
+    native = [operator for operator in operators if operator.has_kernels and not operator.definition.is_gradient]
+    specs = [operator.kernel_spec() for operator in registry.compiled_together(native)]
     if not specs:
         names = ", ".join(operator.definition.name for operator in operators)
         raise BuildError(

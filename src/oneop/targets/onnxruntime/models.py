@@ -1,18 +1,33 @@
-"""What a session needs to know of an ONNX model before ONNX Runtime reads it."""
+"""What a session needs to know of an ONNX model before ONNX Runtime reads it: its nodes and its fingerprints.
 
-from collections.abc import Iterable, Iterator
+Reads protobuf's wire format itself: a session needs ONNX Runtime only, and weights are stepped over, not loaded.
+"""
+
+import mmap
+from collections.abc import Iterator
 from dataclasses import dataclass
 from os import PathLike, fspath
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from oneop.errors import ExportError
 
-if TYPE_CHECKING:
-    import onnx
-
 FINGERPRINT = "oneop.fingerprint."
 """The prefix of the metadata that holds the fingerprint of each operator, by ``namespace::base``."""
+
+# Field numbers of onnx.proto.
+_MODEL_GRAPH, _MODEL_METADATA, _MODEL_FUNCTIONS = 7, 14, 25
+_GRAPH_NODE, _FUNCTION_NODE = 1, 7
+_NODE_TYPE, _NODE_ATTRIBUTE, _NODE_DOMAIN = 4, 5, 7
+_ATTRIBUTE_GRAPH, _ATTRIBUTE_GRAPHS = 6, 11
+_ENTRY_KEY, _ENTRY_VALUE = 1, 2
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+
+
+class ModelProto(Protocol):
+    """``onnx.ModelProto``."""
+
+    def SerializeToString(self) -> bytes: ...  # noqa: N802
 
 
 @dataclass(frozen=True)
@@ -24,40 +39,101 @@ class Model:
     fingerprints: dict[str, str]
 
 
-def read_model(model: "str | PathLike[str] | bytes | onnx.ModelProto") -> Model:
-    """Reads the graph, not the weights. Raises ExportError where there is no such file or it is not a model."""
-    import onnx
-
-    if isinstance(model, onnx.ModelProto):
-        return _describe(model, model.SerializeToString())
-    what = "the bytes given" if isinstance(model, bytes) else fspath(model)
-    if not isinstance(model, bytes) and not Path(model).is_file():
-        raise ExportError(f"{what}: there is no such file. Give the path of an ONNX model.")
+def read_model(model: "str | PathLike[str] | bytes | ModelProto") -> Model:
+    """Raises ExportError where there is no such file or it is not a model."""
+    if isinstance(model, bytes):
+        return _read(memoryview(model), model, "the bytes given")
+    if not isinstance(model, str | PathLike):
+        return read_model(model.SerializeToString())
+    path = fspath(model)
     try:
-        proto = (
-            onnx.load_model_from_string(model)
-            if isinstance(model, bytes)
-            else onnx.load(str(model), load_external_data=False)
-        )
-    except Exception as error:  # protobuf's own class differs between its implementations
-        raise ExportError(f"{what}: this is not an ONNX model ({error}). Export it again.") from error
-    return _describe(proto, model if isinstance(model, bytes) else fspath(model))
+        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            view = memoryview(content)
+            try:
+                return _read(view, path, path)
+            finally:
+                view.release()
+    except ValueError:  # an empty file cannot be mapped
+        raise ExportError(f"{path} is empty. Export the model again.") from None
+    except OSError as error:
+        raise ExportError(f"{path} cannot be read: {error.strerror}. Give the path of an ONNX model.") from error
 
 
-def _describe(proto: "onnx.ModelProto", source: str | bytes) -> Model:
-    bodies = [proto.graph.node, *(function.node for function in proto.functions)]
-    fingerprints = {
-        entry.key.removeprefix(FINGERPRINT): entry.value
-        for entry in proto.metadata_props
-        if entry.key.startswith(FINGERPRINT)
-    }
-    nodes = frozenset((node.domain, node.op_type) for body in bodies for node in _nodes(body))
-    return Model(source, nodes, fingerprints)
+def _read(content: memoryview, source: str | bytes, what: str) -> Model:
+    nodes: set[tuple[str, str]] = set()
+    fingerprints: dict[str, str] = {}
+    found_graph = False
+    try:
+        for number, value in _fields(content):
+            if number == _MODEL_GRAPH:
+                found_graph = True
+                nodes.update(_nodes(value, _GRAPH_NODE))
+            elif number == _MODEL_FUNCTIONS:
+                nodes.update(_nodes(value, _FUNCTION_NODE))
+            elif number == _MODEL_METADATA:
+                entry = dict(_fields(value))
+                key, text = _text(entry.get(_ENTRY_KEY)), _text(entry.get(_ENTRY_VALUE))
+                if key.startswith(FINGERPRINT):
+                    fingerprints[key.removeprefix(FINGERPRINT)] = text
+    except (IndexError, TypeError, UnicodeDecodeError, RecursionError):
+        found_graph = False
+    if not found_graph:
+        raise ExportError(f"{what}: this is not an ONNX model, or a damaged one. Export it again.")
+    return Model(source, frozenset(nodes), fingerprints)
 
 
-def _nodes(nodes: "Iterable[onnx.NodeProto]") -> "Iterator[onnx.NodeProto]":
-    for node in nodes:
-        yield node
-        for attribute in node.attribute:
-            for graph in (attribute.g, *attribute.graphs):
-                yield from _nodes(graph.node)
+def _nodes(graph: Any, field: int) -> Iterator[tuple[str, str]]:
+    """The nodes of a graph or a function, with those of the graphs in their attributes."""
+    for number, node in _fields(graph):
+        if number != field:
+            continue
+        domain = kind = ""
+        for part, value in _fields(node):
+            if part == _NODE_TYPE:
+                kind = _text(value)
+            elif part == _NODE_DOMAIN:
+                domain = _text(value)
+            elif part == _NODE_ATTRIBUTE:
+                for inner, subgraph in _fields(value):
+                    if inner in (_ATTRIBUTE_GRAPH, _ATTRIBUTE_GRAPHS):
+                        yield from _nodes(subgraph, _GRAPH_NODE)
+        yield domain, kind
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else bytes(value).decode()
+
+
+def _fields(message: memoryview) -> Iterator[tuple[int, Any]]:
+    """Number and content of each field: a memoryview where it has a length, an int where it is a varint, or None."""
+    at = 0
+    while at < len(message):
+        tag, at = _varint(message, at)
+        number, kind = tag >> 3, tag & 7
+        if kind == _VARINT:
+            value, at = _varint(message, at)
+            yield number, value
+        elif kind == _BYTES:
+            size, at = _varint(message, at)
+            if at + size > len(message):
+                raise IndexError("a field ends behind its message")
+            yield number, message[at : at + size]
+            at += size
+        elif kind in (_FIXED64, _FIXED32):
+            at += 8 if kind == _FIXED64 else 4
+            yield number, None
+        else:
+            raise IndexError(f"wire type {kind}")
+
+
+def _varint(message: memoryview, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = message[at]
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, at
+        shift += 7
+        if shift > 63:
+            raise IndexError("a number of more than 64 bits")

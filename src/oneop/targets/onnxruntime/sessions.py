@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 from oneop import registry
 from oneop.errors import BuildError, ExportError
 from oneop.targets.onnxruntime.library import cached_library
-from oneop.targets.onnxruntime.models import Model, read_model
+from oneop.targets.onnxruntime.models import Model, ModelProto, read_model
 from oneop.targets.onnxruntime.native import fingerprints_of
 
 if TYPE_CHECKING:
-    import onnx
     import onnxruntime
 
     from oneop.operator import Operator
@@ -21,14 +20,14 @@ _LIBRARY_SUFFIXES = (".so", ".dylib", ".dll")
 
 
 def session(
-    model: "str | PathLike[str] | bytes | onnx.ModelProto",
+    model: "str | PathLike[str] | bytes | ModelProto",
     ops: "Operator | str | PathLike[str] | Sequence[Operator | str | PathLike[str]] | None" = None,
     **session_kwargs: Any,
 ) -> "onnxruntime.InferenceSession":
     """An ``InferenceSession`` in which the model's operators run their kernels.
 
     Args:
-        model: the path of an ONNX file, its bytes, or a ``ModelProto``.
+        model: the path of an ONNX file, its bytes, or an ``onnx.ModelProto``.
         ops: what to register: operators, paths of definition files, paths of libraries that ``oneop.build`` wrote, or
             several of these. None stands for every operator in the model that this process defines and that has
             kernels. Libraries are built on demand, into the cache.
@@ -91,7 +90,10 @@ def _built(operators: "Iterable[Operator]") -> list[Path]:
     files: dict[str, list[Operator]] = {}
     for operator in operators:
         files.setdefault(operator.defined_in, []).append(operator)
-    return [cached_library([operator.kernel_spec() for operator in dict.fromkeys(group)]) for group in files.values()]
+    return [
+        cached_library([operator.kernel_spec() for operator in registry.compiled_together(group)])
+        for group in files.values()
+    ]
 
 
 def _require_same(model: Model, name: str, fingerprint: str, origin: str) -> None:

@@ -139,7 +139,8 @@ def _arity(definition: Definition, item: Input | Output) -> str:
         return _ARITIES[item.arity]
     if item.mirrors and definition.input(item.mirrors).arity == "variadic":
         return "ORT_VARIADIC"
-    return "ORT_REQUIRED" if item is definition.outputs[0] else "ORT_OPTIONAL"  # a model may leave later ones unused
+    alone = len(definition.outputs) == 1
+    return "ORT_REQUIRED" if alone else "ORT_OPTIONAL"  # a model may leave some of several unused
 
 
 def _dim(definition: Definition, dim: Dim, is_input: bool) -> str:
