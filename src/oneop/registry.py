@@ -47,8 +47,8 @@ def defined_in(path: str) -> list["Operator"]:
 def compiled_together(operators: "Iterable[Operator]") -> list["Operator"]:
     """These operators, and those of the same files that share a kernel source with one of them.
 
-    A source that holds several kernels includes the headers of all of them, so a library takes all or none. The order is
-    that of definition, whatever was asked for first: the library is the same.
+    A source that holds several kernels includes the headers of all of them, so a library takes all or none. The order
+    is that of definition, whatever was asked for first: the library is the same.
     """
     found = dict.fromkeys(operators)
     grown = True
