@@ -1,4 +1,4 @@
-"""Operators that together use everything in the kernel contract; sources/contract.cpp and contract.c define their kernels."""
+"""Operators that together use all of the kernel contract; sources/contract.cpp and contract.c hold their kernels."""
 
 from pathlib import Path
 from typing import Literal, NamedTuple

@@ -1,8 +1,7 @@
-"""Generated headers as people see them, and libraries: what they hold, what they export, what is said when a kernel is missing."""
+"""Generated headers as they are read; libraries: what they hold and export; what is said where a kernel is missing."""
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -69,7 +68,7 @@ def test_golden_headers(definition, suffix: str) -> None:
 
 
 def test_golden_contract_headers() -> None:
-    """The headers with everything in them: every kind of attribute, variadic, strided, unknown sizes, several dtypes."""
+    """Every kind of attribute, variadic and strided inputs, unknown sizes, several dtypes."""
     for suffix in (".cpp", ".c"):
         chosen = [
             spec
@@ -276,7 +275,9 @@ def test_several_sources_and_both_languages_in_one_library(tmp_path: Path) -> No
     second = source(tmp_path, '#include "scaled_linear.h"\nint helper(void);\nint helper(void) { return 0; }\n', "b.c")
     folder = tmp_path / "other"
     folder.mkdir()
-    gradient = '#include "scaled_linear_grad.h"\ntemplate <class T> void scaled_linear_grad(const scaled_linear_grad_args<T> &, oneop::Context &) {}\n'
+    gradient = """#include "scaled_linear_grad.h"
+template <class T> void scaled_linear_grad(const scaled_linear_grad_args<T> &, oneop::Context &) {}
+"""
     third = source(folder, gradient, "a.cpp")
     library = kernel_library(
         [
@@ -331,8 +332,8 @@ def test_a_kernel_for_one_dtype_need_not_be_a_template(tmp_path: Path) -> None:
 def test_a_kernel_in_c_that_is_missing(tmp_path: Path) -> None:
     path = source(tmp_path, GOOD_C, "kernel.c")
     assert (
-        "kernel.c does not define `int scaled_linear_f64(const scaled_linear_args_f64 *a, oneop_context *ctx)`, which its "
-        "definition admits (float64). Define it, or name those you serve in dtypes=[...]."
+        "kernel.c does not define `int scaled_linear_f64(const scaled_linear_args_f64 *a, oneop_context *ctx)`, which "
+        "its definition admits (float64). Define it, or name those you serve in dtypes=[...]."
     ) in failure(kernel_library([linear_spec(path)]))
     assert (
         "kernel.c does not define `int scaled_linear_f16(const scaled_linear_args_f16 *a, oneop_context *ctx)`, which "
@@ -364,12 +365,13 @@ def test_clang_and_gcc_words_are_understood() -> None:
     ):
         assert (explain([spec], said) or "").startswith(wanted)
     assert explain([spec], "undefined reference to `cos'") is None
+    message = "kernel.cpp does not define `void f()`, outside of any namespace"
     for said in (
-        "a.cpp:3:1: error: static assertion failed: kernel.cpp does not define `void f()`, outside of any namespace\n  3 | s",
-        "a.cpp:3:1: error: static_assert failed due to requirement '!missing' \"kernel.cpp does not define `void f()`, outside of any namespace\"\n",
-        "a.cpp:3:1: error: static assertion failed due to requirement '!missing': kernel.cpp does not define `void f()`, outside of any namespace\n",
+        f"a.cpp:3:1: error: static assertion failed: {message}\n  3 | s",
+        f"a.cpp:3:1: error: static_assert failed due to requirement '!missing' \"{message}\"\n",
+        f"a.cpp:3:1: error: static assertion failed due to requirement '!missing': {message}\n",
     ):
-        assert explain([spec], said) == "kernel.cpp does not define `void f()`, outside of any namespace."
+        assert explain([spec], said) == f"{message}."
 
 
 def test_two_operators_with_one_header_name(tmp_path: Path) -> None:

@@ -26,7 +26,8 @@ ENTRY = "oneop_library_v1"
 _WARNINGS = ("-Wall", "-Wextra", "-Wconversion")
 _EXPORTS = "oneop.exports"
 _MISSING = re.compile(
-    r"static(?: |_)assert(?:ion)?(?: failed(?: due to[^:]*)?)?:? \"?(?P<text>[^\n]* (?:does not define|has to return) [^\n\"]*)"
+    r"static(?: |_)assert(?:ion)?(?: failed(?: due to[^:]*)?)?:? \"?"
+    r"(?P<text>[^\n]* (?:does not define|has to return) [^\n\"]*)"
 )
 _UNDEFINED = re.compile(
     r"undefined (?:reference to|symbol:?) [`'\"]?_?(?P<name>\w+)|^  \"_(?P<apple>\w+)\", referenced", re.M
@@ -44,8 +45,8 @@ def kernel_library(
 ) -> Library:
     """One library with all these kernels, which exports ``oneop_library_v1`` and nothing else.
 
-    A target that wraps kernels adds its own units and headers, and the symbols they export. ``title`` and ``stem`` default to
-    the name of the first source.
+    A target that wraps kernels adds its own units and headers, and the symbols they export. ``title`` and ``stem``
+    default to the name of the first source.
     """
     specs = tuple(specs)
     _check(specs)
@@ -112,16 +113,16 @@ def _check(specs: Sequence[KernelSpec]) -> None:
         base = spec.definition.base.casefold()
         if base in seen:
             raise DefinitionError(
-                f"{spec.definition.name}: {seen[base].name} in the same file has kernels too, and both headers would be "
-                f"{header_name(spec.definition)}. Rename one of them, or move it to another file."
+                f"{spec.definition.name}: {seen[base].name} in the same file has kernels too, and both headers would "
+                f"be {header_name(spec.definition)}. Rename one of them, or move it to another file."
             )
         seen[base] = spec.definition
         for source in spec.sources:
             language_of(source, spec.definition)
             if not source.is_absolute() or re.search(r'["\n]', str(source)):
                 raise BuildError(
-                    f"{spec.definition.name}: the path of the kernel source {str(source)!r} cannot be included. Give an absolute "
-                    "path without quotes and line breaks."
+                    f"{spec.definition.name}: the path of the kernel source {str(source)!r} cannot be included. Give "
+                    "an absolute path without quotes and line breaks."
                 )
 
 

@@ -31,7 +31,8 @@ static double f64_from_double(double value) { return value; }
         for (int64_t p = 0; p < a->k; ++p)                                                                             \
           sum += S##_to_double(a->x.data[i * a->k + p]) * S##_to_double(a->weight.data[j * a->k + p]);                 \
         sum *= a->alpha;                                                                                               \
-        if (a->bias.present) sum += a->beta * S##_to_double(a->bias.data[j]);                                          \
+        if (a->bias.present)                                                                                           \
+          sum += a->beta * S##_to_double(a->bias.data[j]);                                                             \
         a->out.data[i * a->m + j] = S##_from_double(sum);                                                              \
       }                                                                                                                \
   }                                                                                                                    \
@@ -51,18 +52,21 @@ int scaled_linear_grad_f32(const scaled_linear_grad_args_f32 *a, oneop_context *
   for (int64_t i = 0; a->needs_x && i < a->n; ++i)
     for (int64_t p = 0; p < a->k; ++p) {
       float sum = 0;
-      for (int64_t j = 0; j < a->m; ++j) sum += a->grad.data[i * a->m + j] * a->weight.data[j * a->k + p];
+      for (int64_t j = 0; j < a->m; ++j)
+        sum += a->grad.data[i * a->m + j] * a->weight.data[j * a->k + p];
       a->grad_x.data[i * a->k + p] = alpha * sum;
     }
   for (int64_t j = 0; a->needs_weight && j < a->m; ++j)
     for (int64_t p = 0; p < a->k; ++p) {
       float sum = 0;
-      for (int64_t i = 0; i < a->n; ++i) sum += a->grad.data[i * a->m + j] * a->x.data[i * a->k + p];
+      for (int64_t i = 0; i < a->n; ++i)
+        sum += a->grad.data[i * a->m + j] * a->x.data[i * a->k + p];
       a->grad_weight.data[j * a->k + p] = alpha * sum;
     }
   for (int64_t j = 0; a->needs_bias && j < a->m; ++j) {
     float sum = 0;
-    for (int64_t i = 0; i < a->n; ++i) sum += a->grad.data[i * a->m + j];
+    for (int64_t i = 0; i < a->n; ++i)
+      sum += a->grad.data[i * a->m + j];
     a->grad_bias.data[j] = beta * sum;
   }
   return 0;
@@ -74,8 +78,10 @@ typedef struct text {
 } text;
 
 static void put(text *t, const char *data, size_t size) {
-  if (size > sizeof t->data - t->used) size = sizeof t->data - t->used;
-  if (size) memcpy(t->data + t->used, data, size);
+  if (size > sizeof t->data - t->used)
+    size = sizeof t->data - t->used;
+  if (size)
+    memcpy(t->data + t->used, data, size);
   t->used += size;
 }
 static void put_text(text *t, const char *data) { put(t, data, strlen(data)); }
@@ -141,7 +147,8 @@ int show_f32(const show_args_f32 *a, oneop_context *ctx) {
   PUT_MAYBE(strings);
   const int64_t sizes[] = {(int64_t)t.used};
   uint8_t *out = oneop_resize(ctx, a->out.output, sizes);
-  if (!out) return 1;
+  if (!out)
+    return 1;
   memcpy(out, t.data, t.used);
   return 0;
 }
@@ -151,7 +158,8 @@ int show_f32(const show_args_f32 *a, oneop_context *ctx) {
     const total_args_##S *a = data;                                                                                    \
     for (int64_t i = begin * a->n; i < end * a->n; ++i) {                                                              \
       double sum = 0;                                                                                                  \
-      for (int64_t e = 0; e < a->xs.size; ++e) sum += S##_to_double(a->xs.data[e].data[i]);                            \
+      for (int64_t e = 0; e < a->xs.size; ++e)                                                                         \
+        sum += S##_to_double(a->xs.data[e].data[i]);                                                                   \
       a->out.data[i] = S##_from_double(a->scale * sum);                                                                \
     }                                                                                                                  \
   }                                                                                                                    \
@@ -171,7 +179,8 @@ TOTAL(bf16)
 
 int total_grad_f32(const total_grad_args_f32 *a, oneop_context *ctx) {
   (void)ctx;
-  if (!a->needs_xs) return 0;
+  if (!a->needs_xs)
+    return 0;
   for (int64_t e = 0; e < a->grad_xs.size; ++e)
     for (int64_t i = 0; i < a->batch * a->n; ++i)
       a->grad_xs.data[e].data[i] = (float)a->scale * a->grad.data[i] + (float)e;
@@ -180,20 +189,26 @@ int total_grad_f32(const total_grad_args_f32 *a, oneop_context *ctx) {
 
 int find_f32(const find_args_f32 *a, oneop_context *ctx) {
   int64_t count = 0, rows = 0, at = 0;
-  for (int64_t i = 0; i < a->n * a->m; ++i) count += a->x.data[i] != 0;
-  if (a->mode == 1) return 0;
+  for (int64_t i = 0; i < a->n * a->m; ++i)
+    count += a->x.data[i] != 0;
+  if (a->mode == 1)
+    return 0;
   const int64_t wrong[] = {a->mode == 3 ? -1 : a->mode == 6 ? INT64_C(1) << 40 : count, a->mode == 2 ? 3 : 2};
-  if ((a->mode == 2 || a->mode == 3 || a->mode == 6) && !oneop_resize(ctx, a->places.output, wrong)) return 1;
-  if (a->mode == 4 && !oneop_resize(ctx, a->rows.output, wrong)) return 1;
+  if ((a->mode == 2 || a->mode == 3 || a->mode == 6) && !oneop_resize(ctx, a->places.output, wrong))
+    return 1;
+  if (a->mode == 4 && !oneop_resize(ctx, a->rows.output, wrong))
+    return 1;
   const int64_t sizes[] = {count, 2}, more[] = {a->mode == 7 ? count + 1 : count};
   int64_t *places = oneop_resize(ctx, a->places.output, sizes);
   float *values = oneop_resize(ctx, a->values.output, more);
-  if (!places || !values) return 1;
+  if (!places || !values)
+    return 1;
   for (int64_t i = 0; i < a->n; ++i) {
     const int64_t before = at;
     for (int64_t j = 0; j < a->m; ++j) {
       const float value = a->x.data[i * a->m + j];
-      if (value == 0) continue;
+      if (value == 0)
+        continue;
       places[2 * at] = i;
       places[2 * at + 1] = j;
       values[at++] = value;
@@ -207,7 +222,8 @@ int find_f32(const find_args_f32 *a, oneop_context *ctx) {
 int spread_f32(const spread_args_f32 *a, oneop_context *ctx) {
   const int64_t sizes[] = {a->batch, a->times, 2};
   float *out = oneop_resize(ctx, a->out.output, sizes);
-  if (!out) return 1;
+  if (!out)
+    return 1;
   for (int64_t b = 0; b < a->batch; ++b)
     for (int64_t i = 0; i < a->times; ++i) {
       *out++ = a->x.data[b * a->n];
@@ -233,7 +249,8 @@ int transpose_f32(const transpose_args_f32 *a, oneop_context *ctx) {
       const int64_t row = a->index.data[i];                                                                            \
       if (row < 0 || row >= a->n)                                                                                      \
         return oneop_fail(ctx, "index %lld is not below %lld", (long long)row, (long long)a->n);                       \
-      if (a->k) memcpy(a->out.data + i * a->k, a->x.data + row * a->k, (size_t)a->k * sizeof(T));                      \
+      if (a->k)                                                                                                        \
+        memcpy(a->out.data + i * a->k, a->x.data + row * a->k, (size_t)a->k * sizeof(T));                              \
     }                                                                                                                  \
     return 0;                                                                                                          \
   }
@@ -244,16 +261,21 @@ GATHER(f64, double, i64)
 
 int both(const both_args *a, oneop_context *ctx) {
   (void)ctx;
-  for (int64_t i = 0; i < a->n; ++i) a->out.data[i] = a->a.data[i] && a->b.data[i];
+  for (int64_t i = 0; i < a->n; ++i)
+    a->out.data[i] = a->a.data[i] && a->b.data[i];
   return 0;
 }
 
 int dot_f32(const dot_args_f32 *a, oneop_context *ctx) {
   float *products = oneop_scratch(ctx, (size_t)a->n * sizeof *products), sum = 0;
-  if (!products) return oneop_fail(ctx, "there is no memory");
-  if ((uintptr_t)products % 64 != 0) return oneop_fail(ctx, "scratch memory is not aligned");
-  for (int64_t i = 0; i < a->n; ++i) products[i] = a->x.data[i] * a->y.data[i];
-  for (int64_t i = 0; i < a->n; ++i) sum += products[i];
+  if (!products)
+    return oneop_fail(ctx, "there is no memory");
+  if ((uintptr_t)products % 64 != 0)
+    return oneop_fail(ctx, "scratch memory is not aligned");
+  for (int64_t i = 0; i < a->n; ++i)
+    products[i] = a->x.data[i] * a->y.data[i];
+  for (int64_t i = 0; i < a->n; ++i)
+    sum += products[i];
   *a->out.data = sum;
   return 0;
 }
@@ -283,13 +305,19 @@ static bool is(oneop_string mode, const char *text) {
 
 int trouble_f32(const trouble_args_f32 *a, oneop_context *ctx) {
   char many[5001];
-  if (is(a->mode, "fail")) return oneop_fail(ctx, "n is %d", (int)a->n);
-  if (is(a->mode, "silent")) return 7;
-  if (is(a->mode, "parallel fail")) oneop_parallel_for(ctx, 0, 100, 1, fail_here, ctx);
-  if (is(a->mode, "scratch") && !oneop_scratch(ctx, (size_t)1 << 50)) return oneop_fail(ctx, "there is no memory");
+  if (is(a->mode, "fail"))
+    return oneop_fail(ctx, "n is %d", (int)a->n);
+  if (is(a->mode, "silent"))
+    return 7;
+  if (is(a->mode, "parallel fail"))
+    oneop_parallel_for(ctx, 0, 100, 1, fail_here, ctx);
+  if (is(a->mode, "scratch") && !oneop_scratch(ctx, (size_t)1 << 50))
+    return oneop_fail(ctx, "there is no memory");
   memset(many, 'x', 5000);
   many[5000] = 0;
-  if (is(a->mode, "long")) return oneop_fail(ctx, "%s", many);
-  for (int64_t i = 0; i < a->n; ++i) a->out.data[i] = a->x.data[i];
+  if (is(a->mode, "long"))
+    return oneop_fail(ctx, "%s", many);
+  for (int64_t i = 0; i < a->n; ++i)
+    a->out.data[i] = a->x.data[i];
   return 0;
 }

@@ -250,7 +250,8 @@ ONEOP_OPTIONAL(strings, oneop_strings)
  * `grain`. Failures inside `body`: call oneop_fail there; the call then fails, whatever the kernel returns. */
 static inline void oneop_parallel_for(oneop_context *ctx, int64_t begin, int64_t end, int64_t grain,
                                       void (*body)(void *data, int64_t begin, int64_t end), void *data) {
-  if (begin < end) ctx->parallel_for(ctx, begin, end, grain < 1 ? 1 : grain, body, data);
+  if (begin < end)
+    ctx->parallel_for(ctx, begin, end, grain < 1 ? 1 : grain, body, data);
 }
 
 /* Memory that lives until the kernel returns, aligned to 64 bytes; NULL where there is none. Not inside parallel_for. */
@@ -262,7 +263,8 @@ static inline int oneop_fail(oneop_context *ctx, const char *format, ...) {
   char message[1024];
   va_list arguments;
   va_start(arguments, format);
-  if (vsnprintf(message, sizeof message, format, arguments) < 0) message[0] = '\0';
+  if (vsnprintf(message, sizeof message, format, arguments) < 0)
+    message[0] = '\0';
   va_end(arguments);
   ctx->fail(ctx, message);
   return 1;
@@ -296,7 +298,8 @@ static inline void *oneop_resize(oneop_context *ctx, const oneop_output *output,
     full[d] = leading != 0 && d <= leading ? output->tensor->shape[d] : sizes[d - leading];
   {
     const oneop_tensor *tensor = ctx->resize(ctx, output->number, full, output->tensor->ndim);
-    if (!tensor) return NULL;
+    if (!tensor)
+      return NULL;
     return tensor->data ? (void *)((char *)tensor->data + tensor->byte_offset) : (void *)empty;
   }
 }
@@ -336,20 +339,27 @@ static inline uint16_t oneop_round_double(double value, int exponent_bits, int m
   mantissa = bits & ((UINT64_C(1) << 52) - 1);
   exponent = (int)((bits >> 52) & 2047u);
   if (exponent == 2047) /* a NaN stays one, quiet */
-    return (uint16_t)(sign | infinity | (mantissa ? (UINT64_C(1) << (mantissa_bits - 1)) | (mantissa >> (52 - mantissa_bits)) : 0u));
-  if (exponent == 0) return (uint16_t)sign; /* far below the smallest subnormal here */
+    return (uint16_t)(sign | infinity |
+                      (mantissa ? (UINT64_C(1) << (mantissa_bits - 1)) | (mantissa >> (52 - mantissa_bits)) : 0u));
+  if (exponent == 0)
+    return (uint16_t)sign; /* far below the smallest subnormal here */
   exponent += bias - 1023;
-  if (exponent >= (1 << exponent_bits) - 1) return (uint16_t)(sign | infinity);
+  if (exponent >= (1 << exponent_bits) - 1)
+    return (uint16_t)(sign | infinity);
   mantissa |= UINT64_C(1) << 52;
   drop = 52 - mantissa_bits;
-  if (exponent < 1) drop += 1 - exponent; /* subnormal */
-  if (drop > 53) return (uint16_t)sign;
+  if (exponent < 1)
+    drop += 1 - exponent; /* subnormal */
+  if (drop > 53)
+    return (uint16_t)sign;
   kept = mantissa >> drop;
   rest = mantissa & ((UINT64_C(1) << drop) - 1);
   half = UINT64_C(1) << (drop - 1);
   /* A carry runs into the exponent, up to infinity, which is the right result. */
-  if (exponent >= 1) kept += (uint64_t)(exponent - 1) << mantissa_bits;
-  if (rest > half || (rest == half && (kept & 1u))) ++kept;
+  if (exponent >= 1)
+    kept += (uint64_t)(exponent - 1) << mantissa_bits;
+  if (rest > half || (rest == half && (kept & 1u)))
+    ++kept;
   return (uint16_t)(sign | kept);
 }
 

@@ -79,7 +79,8 @@ private:
     } else {
       const bool negative = value < Integer(0);
       std::uint64_t magnitude = static_cast<std::uint64_t>(value);
-      if (negative) magnitude = 0 - magnitude;
+      if (negative)
+        magnitude = 0 - magnitude;
       if (magnitude >> 53 != 0) {
         const bool lost = (magnitude & 2047u) != 0;
         magnitude = (magnitude >> 11 | (lost ? 1u : 0u)) << 11;
@@ -109,24 +110,28 @@ public:
 
   View() = default;
   View(T *memory, const std::int64_t *sizes, int output = -1) noexcept : data(memory), output_(output), present_(true) {
-    for (int d = 0; d < N; ++d) sizes_[d] = sizes[d];
+    for (int d = 0; d < N; ++d)
+      sizes_[d] = sizes[d];
   }
   /// A view that reads, from one that writes.
   template <class U, std::enable_if_t<std::is_same_v<const U, T> && !std::is_const_v<U>, int> = 0>
   View(const View<U, N> &other) noexcept : data(other.data), output_(other.output_), present_(other.present_) {
-    for (int d = 0; d < N; ++d) sizes_[d] = other.sizes_[d];
+    for (int d = 0; d < N; ++d)
+      sizes_[d] = other.sizes_[d];
   }
 
   explicit operator bool() const noexcept { return present_; }
   std::int64_t size(int d) const noexcept { return sizes_[d]; }
   std::int64_t stride(int d) const noexcept {
     std::int64_t result = 1;
-    for (int e = N - 1; e > d; --e) result *= sizes_[e];
+    for (int e = N - 1; e > d; --e)
+      result *= sizes_[e];
     return result;
   }
   std::int64_t numel() const noexcept {
     std::int64_t result = 1;
-    for (int d = 0; d < N; ++d) result *= sizes_[d];
+    for (int d = 0; d < N; ++d)
+      result *= sizes_[d];
     return result;
   }
   T *begin() const noexcept { return data; }
@@ -161,7 +166,8 @@ public:
   StridedView() = default;
   StridedView(T *memory, const std::int64_t *sizes, const std::int64_t *strides) noexcept
       : data(memory), present_(true) {
-    for (int d = 0; d < N; ++d) sizes_[d] = sizes[d], strides_[d] = strides[d];
+    for (int d = 0; d < N; ++d)
+      sizes_[d] = sizes[d], strides_[d] = strides[d];
   }
 
   explicit operator bool() const noexcept { return present_; }
@@ -169,7 +175,8 @@ public:
   std::int64_t stride(int d) const noexcept { return strides_[d]; }
   std::int64_t numel() const noexcept {
     std::int64_t result = 1;
-    for (int d = 0; d < N; ++d) result *= sizes_[d];
+    for (int d = 0; d < N; ++d)
+      result *= sizes_[d];
     return result;
   }
 
@@ -253,36 +260,43 @@ public:
 
   /// The same, where no piece but the last is smaller than `grain`.
   template <class F> void parallel_for(std::int64_t begin, std::int64_t end, std::int64_t grain, F &&f) {
-    if (begin >= end) return;
+    if (begin >= end)
+      return;
     Body<std::remove_reference_t<F>> body{&f, {}, {}};
     host_->parallel_for(host_, begin, end, grain < 1 ? 1 : grain, body.call, &body);
-    if (body.failed.load()) std::rethrow_exception(body.error);
+    if (body.failed.load())
+      std::rethrow_exception(body.error);
   }
 
   /// Memory of that many bytes, aligned to 64, until the kernel returns. Not inside parallel_for.
   void *scratch(std::int64_t bytes) {
-    if (bytes < 0) throw Error("the kernel asks for " + std::to_string(bytes) + " bytes of scratch memory");
+    if (bytes < 0)
+      throw Error("the kernel asks for " + std::to_string(bytes) + " bytes of scratch memory");
     void *memory = host_->scratch(host_, bytes > 0 ? static_cast<std::size_t>(bytes) : 1);
-    if (memory == nullptr) throw std::bad_alloc();
+    if (memory == nullptr)
+      throw std::bad_alloc();
     return memory;
   }
 
   /// Memory for `count` values, which are not initialised.
   template <class T> T *scratch(std::int64_t count) {
     static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= 64, "scratch memory is for plain values");
-    if (count > std::numeric_limits<std::int64_t>::max() / static_cast<std::int64_t>(sizeof(T))) throw std::bad_alloc();
+    if (count > std::numeric_limits<std::int64_t>::max() / static_cast<std::int64_t>(sizeof(T)))
+      throw std::bad_alloc();
     return static_cast<T *>(scratch(count * static_cast<std::int64_t>(sizeof(T))));
   }
 
   /// Gives an output with `?` dimensions its sizes; the view that comes back has its memory. Not inside parallel_for.
   template <class T, int N> View<T, N> resize(const View<T, N> &output, std::initializer_list<std::int64_t> sizes) {
     if (sizes.size() != static_cast<std::size_t>(N))
-      throw Error("ctx.resize is given " + std::to_string(sizes.size()) + " sizes for an output of " + std::to_string(N) +
-                  " dimensions");
-    if (output.output_ < 0) throw Error("ctx.resize is for outputs with `?` dimensions; the sizes of this one are known");
+      throw Error("ctx.resize is given " + std::to_string(sizes.size()) + " sizes for an output of " +
+                  std::to_string(N) + " dimensions");
+    if (output.output_ < 0)
+      throw Error("ctx.resize is for outputs with `?` dimensions; the sizes of this one are known");
     const oneop_output description{output.output_, N, output.sizes_, call_.outputs[output.output_].tensors};
     void *memory = oneop_resize(host_, &description, sizes.begin());
-    if (memory == nullptr) throw Error("the runtime cannot resize an output");
+    if (memory == nullptr)
+      throw Error("the runtime cannot resize an output");
     return View<T, N>(static_cast<T *>(memory), sizes.begin(), output.output_);
   }
 
@@ -301,7 +315,8 @@ private:
 
     static void call(void *data, std::int64_t begin, std::int64_t end) noexcept {
       Body &body = *static_cast<Body *>(data);
-      if (body.failed.load(std::memory_order_relaxed)) return;
+      if (body.failed.load(std::memory_order_relaxed))
+        return;
       try {
         (*body.f)(begin, end);
       } catch (...) {

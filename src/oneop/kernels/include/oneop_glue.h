@@ -17,7 +17,8 @@ static inline void *oneop_data(const oneop_tensor *tensor) {
 /* Wraps around, which only happens where another size is 0. */
 static inline int64_t oneop_product(const int64_t *sizes, int32_t count) {
   uint64_t product = 1;
-  for (int32_t d = 0; d < count; ++d) product *= (uint64_t)sizes[d];
+  for (int32_t d = 0; d < count; ++d)
+    product *= (uint64_t)sizes[d];
   return (int64_t)product;
 }
 
@@ -27,11 +28,13 @@ static inline void oneop_view_sizes(const oneop_tensor *tensor, int32_t n_dims, 
   if (group) {
     *size++ = oneop_product(tensor->shape, leading);
   }
-  for (int32_t d = 0; d < n_dims; ++d) size[d] = tensor->shape[leading + d];
+  for (int32_t d = 0; d < n_dims; ++d)
+    size[d] = tensor->shape[leading + d];
 }
 
 static inline void oneop_contiguous_strides(const int64_t *size, int32_t ndim, int64_t *stride) {
-  for (int32_t d = 0; d < ndim; ++d) stride[d] = oneop_product(size + d + 1, ndim - d - 1);
+  for (int32_t d = 0; d < ndim; ++d)
+    stride[d] = oneop_product(size + d + 1, ndim - d - 1);
 }
 
 /* The strides that go with oneop_view_sizes. The host promises that the leading group can be seen as one dimension. */
@@ -44,10 +47,12 @@ static inline void oneop_view_strides(const oneop_tensor *tensor, int32_t n_dims
   }
   if (group) {
     int32_t last = leading - 1;
-    while (last >= 0 && tensor->shape[last] == 1) --last;
+    while (last >= 0 && tensor->shape[last] == 1)
+      --last;
     *stride++ = last < 0 ? 0 : tensor->strides[last];
   }
-  for (int32_t d = 0; d < n_dims; ++d) stride[d] = tensor->strides[leading + d];
+  for (int32_t d = 0; d < n_dims; ++d)
+    stride[d] = tensor->strides[leading + d];
 }
 
 /* The size of a leading group: from the first place whose input is there. */
@@ -75,9 +80,10 @@ static inline int oneop_check_resized(const oneop_call *call, const char *op, co
   const oneop_tensor *tensor = &call->outputs[output].tensors[0];
   for (int32_t d = 0; d < tensor->ndim; ++d)
     if (tensor->shape[d] == ONEOP_UNKNOWN)
-      return oneop_fail(call->context,
-                        "%s: the kernel gave output `%s` no size. Call ctx.resize (in C: oneop_resize) on it before the end.",
-                        op, name);
+      return oneop_fail(
+          call->context,
+          "%s: the kernel gave output `%s` no size. Call ctx.resize (in C: oneop_resize) on it before the end.", op,
+          name);
   return 0;
 }
 
@@ -86,7 +92,8 @@ static inline int oneop_check_same(const oneop_call *call, const char *op, const
                                    int32_t from_end, int32_t other, int32_t other_from_end) {
   const oneop_tensor *a = &call->outputs[output].tensors[0], *b = &call->outputs[other].tensors[0];
   const int64_t first = a->shape[a->ndim - from_end], second = b->shape[b->ndim - other_from_end];
-  if (first == second) return 0;
+  if (first == second)
+    return 0;
   return oneop_fail(call->context, "%s: the kernel gave `?%s` the sizes %lld and %lld. Give it one.", op, dim,
                     (long long)first, (long long)second);
 }

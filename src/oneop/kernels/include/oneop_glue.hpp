@@ -14,7 +14,8 @@ struct Kind {
 };
 
 template <class T, int N> View<T, N> make(const oneop_tensor &tensor, const Kind &kind, View<T, N> *) {
-  if (!kind.group) return View<T, N>(static_cast<T *>(oneop_data(&tensor)), tensor.shape, kind.resizable);
+  if (!kind.group)
+    return View<T, N>(static_cast<T *>(oneop_data(&tensor)), tensor.shape, kind.resizable);
   std::int64_t sizes[N > 0 ? N : 1];
   oneop_view_sizes(&tensor, N - 1, true, sizes);
   return View<T, N>(static_cast<T *>(oneop_data(&tensor)), sizes, kind.resizable);
@@ -72,7 +73,8 @@ inline void get(const oneop_attribute &attribute, Strings &value) {
 }
 template <class T> void get(const oneop_attribute &attribute, std::optional<T> &value) {
   value.reset();
-  if (attribute.kind != ONEOP_NONE) get(attribute, value.emplace());
+  if (attribute.kind != ONEOP_NONE)
+    get(attribute, value.emplace());
 }
 
 /// Runs a kernel; what it throws becomes the call's message. Nothing is thrown from here.

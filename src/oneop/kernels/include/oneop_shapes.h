@@ -94,7 +94,8 @@ static inline void oneop_append(oneop_text *text, const char *format, ...) {
   va_start(arguments, format);
   length = vsnprintf(text->data + text->used, room, format, arguments);
   va_end(arguments);
-  if (length > 0) text->used += (size_t)length < room ? (size_t)length : room - 1;
+  if (length > 0)
+    text->used += (size_t)length < room ? (size_t)length : room - 1;
 }
 
 static inline void oneop_append_size(oneop_text *text, int64_t size) {
@@ -108,7 +109,8 @@ static inline void oneop_append_size(oneop_text *text, int64_t size) {
 static inline void oneop_append_sizes(oneop_text *text, const int64_t *sizes, int32_t ndim) {
   oneop_append(text, "(");
   for (int32_t d = 0; d < ndim; ++d) {
-    if (d) oneop_append(text, ", ");
+    if (d)
+      oneop_append(text, ", ");
     oneop_append_size(text, sizes[d]);
   }
   oneop_append(text, ndim == 1 ? ",)" : ")");
@@ -209,8 +211,8 @@ static inline int oneop_wrong_arithmetic(const oneop_fitting *fitting, const one
 static inline int oneop_negative_size(const oneop_fitting *fitting, const oneop_parameter *output, const oneop_dim *dim,
                                       int32_t position, int64_t value) {
   oneop_text text = {0, {0}};
-  oneop_append(&text, "%s: output `%s` would have size %lld in dimension %d (%s)", fitting->signature->name, output->name,
-               (long long)value, (int)position, dim->text);
+  oneop_append(&text, "%s: output `%s` would have size %lld in dimension %d (%s)", fitting->signature->name,
+               output->name, (long long)value, (int)position, dim->text);
   oneop_append_terms(&text, fitting, dim);
   oneop_append(&text, ". Pass inputs and attributes that give a size of 0 or more.");
   return oneop_report(fitting, &text);
@@ -219,8 +221,8 @@ static inline int oneop_negative_size(const oneop_fitting *fitting, const oneop_
 static inline int oneop_wrong_count(const oneop_fitting *fitting, const oneop_parameter *parameter, const char *role,
                                     int64_t count) {
   oneop_text text = {0, {0}};
-  oneop_append(&text, "%s: %s `%s` is %lld tensors here; the definition has %s. Pass as many.", fitting->signature->name,
-               role, parameter->name, (long long)count,
+  oneop_append(&text, "%s: %s `%s` is %lld tensors here; the definition has %s. Pass as many.",
+               fitting->signature->name, role, parameter->name, (long long)count,
                parameter->arity == ONEOP_REQUIRED         ? "one"
                : parameter->arity == ONEOP_OPTIONAL_INPUT ? "one or none"
                                                           : "one or more");
@@ -251,45 +253,54 @@ static inline int64_t oneop_checked(bool overflows, int64_t value, const char *w
 
 static inline int64_t oneop_add(int64_t a, int64_t b, const char *where, oneop_fault *fault) {
   int64_t result;
-  if (a == ONEOP_UNKNOWN || b == ONEOP_UNKNOWN) return ONEOP_UNKNOWN;
+  if (a == ONEOP_UNKNOWN || b == ONEOP_UNKNOWN)
+    return ONEOP_UNKNOWN;
   const bool overflows = __builtin_add_overflow(a, b, &result);
   return oneop_checked(overflows, result, where, fault);
 }
 
 static inline int64_t oneop_subtract(int64_t a, int64_t b, const char *where, oneop_fault *fault) {
   int64_t result;
-  if (a == ONEOP_UNKNOWN || b == ONEOP_UNKNOWN) return ONEOP_UNKNOWN;
+  if (a == ONEOP_UNKNOWN || b == ONEOP_UNKNOWN)
+    return ONEOP_UNKNOWN;
   const bool overflows = __builtin_sub_overflow(a, b, &result);
   return oneop_checked(overflows, result, where, fault);
 }
 
 static inline int64_t oneop_multiply(int64_t a, int64_t b, const char *where, oneop_fault *fault) {
   int64_t result;
-  if (a == ONEOP_UNKNOWN || b == ONEOP_UNKNOWN) return ONEOP_UNKNOWN;
+  if (a == ONEOP_UNKNOWN || b == ONEOP_UNKNOWN)
+    return ONEOP_UNKNOWN;
   const bool overflows = __builtin_mul_overflow(a, b, &result);
   return oneop_checked(overflows, result, where, fault);
 }
 
 static inline int64_t oneop_floor_divide(int64_t a, int64_t b, const char *where, oneop_fault *fault) {
-  if (b == 0) return oneop_wrong("divides by zero", where, fault);
-  if (a == ONEOP_UNKNOWN || b == ONEOP_UNKNOWN) return ONEOP_UNKNOWN;
+  if (b == 0)
+    return oneop_wrong("divides by zero", where, fault);
+  if (a == ONEOP_UNKNOWN || b == ONEOP_UNKNOWN)
+    return ONEOP_UNKNOWN;
   return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
 }
 
 static inline int64_t oneop_modulo(int64_t a, int64_t b, const char *where, oneop_fault *fault) {
-  if (b == 0) return oneop_wrong("divides by zero", where, fault);
-  if (a == ONEOP_UNKNOWN || b == ONEOP_UNKNOWN) return ONEOP_UNKNOWN;
+  if (b == 0)
+    return oneop_wrong("divides by zero", where, fault);
+  if (a == ONEOP_UNKNOWN || b == ONEOP_UNKNOWN)
+    return ONEOP_UNKNOWN;
   const int64_t rest = a % b;
   return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
 
 static inline int64_t oneop_min(int64_t a, int64_t b) {
-  if (a == ONEOP_UNKNOWN || b == ONEOP_UNKNOWN) return ONEOP_UNKNOWN;
+  if (a == ONEOP_UNKNOWN || b == ONEOP_UNKNOWN)
+    return ONEOP_UNKNOWN;
   return b < a ? b : a;
 }
 
 static inline int64_t oneop_max(int64_t a, int64_t b) {
-  if (a == ONEOP_UNKNOWN || b == ONEOP_UNKNOWN) return ONEOP_UNKNOWN;
+  if (a == ONEOP_UNKNOWN || b == ONEOP_UNKNOWN)
+    return ONEOP_UNKNOWN;
   return b > a ? b : a;
 }
 
@@ -305,13 +316,17 @@ static inline int oneop_fit_group(oneop_fitting *fitting, oneop_source which, on
   if (group->source.input < 0) {
     group->source = which;
     group->ndim = ndim;
-    for (int32_t d = 0; d < ndim; ++d) group->sizes[d] = sizes[d];
+    for (int32_t d = 0; d < ndim; ++d)
+      group->sizes[d] = sizes[d];
     return 0;
   }
-  if (group->ndim != ndim) return oneop_wrong_group(fitting, which, group);
+  if (group->ndim != ndim)
+    return oneop_wrong_group(fitting, which, group);
   for (int32_t d = 0; d < ndim; ++d) {
-    if (sizes[d] == ONEOP_UNKNOWN || sizes[d] == group->sizes[d]) continue;
-    if (group->sizes[d] != ONEOP_UNKNOWN) return oneop_wrong_group(fitting, which, group);
+    if (sizes[d] == ONEOP_UNKNOWN || sizes[d] == group->sizes[d])
+      continue;
+    if (group->sizes[d] != ONEOP_UNKNOWN)
+      return oneop_wrong_group(fitting, which, group);
     group->sizes[d] = sizes[d];
   }
   return 0;
@@ -325,7 +340,8 @@ static inline int oneop_fit_name(oneop_fitting *fitting, oneop_source which, con
     *source = which;
     return 0;
   }
-  if (size == ONEOP_UNKNOWN || size == *bound) return 0;
+  if (size == ONEOP_UNKNOWN || size == *bound)
+    return 0;
   return oneop_wrong_size(fitting, which, dim->text, bound, source);
 }
 
@@ -334,13 +350,17 @@ static inline int oneop_fit_tensor(oneop_fitting *fitting, oneop_source which) {
   const oneop_parameter *input = &fitting->signature->inputs[which.input];
   const oneop_tensor *tensor = oneop_tensor_of(fitting, which);
   const int32_t leading = tensor->ndim - input->n_dims;
-  if (leading < 0 || (leading > 0 && input->group < 0)) return oneop_wrong_rank(fitting, which);
-  if (tensor->ndim > ONEOP_MAX_NDIM) return oneop_too_many_dimensions(fitting, input, "input", tensor->ndim);
-  if (input->group >= 0 && oneop_fit_group(fitting, which, &fitting->groups[input->group], leading)) return 1;
+  if (leading < 0 || (leading > 0 && input->group < 0))
+    return oneop_wrong_rank(fitting, which);
+  if (tensor->ndim > ONEOP_MAX_NDIM)
+    return oneop_too_many_dimensions(fitting, input, "input", tensor->ndim);
+  if (input->group >= 0 && oneop_fit_group(fitting, which, &fitting->groups[input->group], leading))
+    return 1;
   for (int32_t d = 0; d < input->n_dims; ++d) {
     const oneop_dim *dim = &input->dims[d];
     const int64_t size = tensor->shape[leading + d];
-    if (dim->kind == ONEOP_DIM_NAME && oneop_fit_name(fitting, which, dim, size)) return 1;
+    if (dim->kind == ONEOP_DIM_NAME && oneop_fit_name(fitting, which, dim, size))
+      return 1;
     if (dim->kind == ONEOP_DIM_LITERAL && size != ONEOP_UNKNOWN && size != dim->number)
       return oneop_wrong_size(fitting, which, dim->text, NULL, NULL);
   }
@@ -354,10 +374,12 @@ static inline int oneop_fit_expressions(oneop_fitting *fitting, oneop_source whi
   for (int32_t d = 0; d < input->n_dims; ++d) {
     const oneop_dim *dim = &input->dims[d];
     const int64_t size = tensor->shape[tensor->ndim - input->n_dims + d];
-    if (dim->kind != ONEOP_DIM_EXPRESSION) continue;
+    if (dim->kind != ONEOP_DIM_EXPRESSION)
+      continue;
     oneop_fault fault = {NULL, NULL};
     const int64_t wanted = dim->evaluate(fitting->call->dims, fitting->call->attributes, &fault);
-    if (fault.what) return oneop_wrong_arithmetic(fitting, dim, &fault);
+    if (fault.what)
+      return oneop_wrong_arithmetic(fitting, dim, &fault);
     if (size != ONEOP_UNKNOWN && wanted != ONEOP_UNKNOWN && size != wanted)
       return oneop_wrong_size(fitting, which, dim->text, &wanted, NULL);
   }
@@ -368,7 +390,8 @@ static inline int oneop_fit_inputs(oneop_fitting *fitting, int (*step)(oneop_fit
   for (int32_t i = 0; i < fitting->signature->n_inputs; ++i)
     for (int64_t e = 0; e < fitting->call->inputs[i].count; ++e) {
       const oneop_source which = {i, e};
-      if (step(fitting, which)) return 1;
+      if (step(fitting, which))
+        return 1;
     }
   return 0;
 }
@@ -399,7 +422,8 @@ static inline int oneop_mirror(const oneop_fitting *fitting, const oneop_paramet
     oneop_tensor *result = &results->tensors[e];
     result->ndim = given->count ? given->tensors[e].ndim : 1;
     result->shape[0] = 0; /* the gradient of an absent input */
-    for (int32_t d = 0; given->count && d < result->ndim; ++d) result->shape[d] = given->tensors[e].shape[d];
+    for (int32_t d = 0; given->count && d < result->ndim; ++d)
+      result->shape[d] = given->tensors[e].shape[d];
   }
   return 0;
 }
@@ -422,23 +446,28 @@ static inline int oneop_output_size(const oneop_fitting *fitting, const oneop_pa
     *size = ONEOP_UNKNOWN;
     break;
   }
-  if (fault.what) return oneop_wrong_arithmetic(fitting, dim, &fault);
-  if (*size < 0 && *size != ONEOP_UNKNOWN) return oneop_negative_size(fitting, output, dim, position, *size);
+  if (fault.what)
+    return oneop_wrong_arithmetic(fitting, dim, &fault);
+  if (*size < 0 && *size != ONEOP_UNKNOWN)
+    return oneop_negative_size(fitting, output, dim, position, *size);
   return 0;
 }
 
 static inline int oneop_size_output(const oneop_fitting *fitting, int32_t number) {
   const oneop_parameter *output = &fitting->signature->outputs[number];
-  if (output->mirrors >= 0) return oneop_mirror(fitting, output, number);
+  if (output->mirrors >= 0)
+    return oneop_mirror(fitting, output, number);
   oneop_tensor *tensor = &fitting->call->outputs[number].tensors[0];
   const oneop_group *group = output->group >= 0 ? &fitting->groups[output->group] : NULL;
   const int32_t leading = group ? group->ndim : 0;
   if (leading + output->n_dims > ONEOP_MAX_NDIM)
     return oneop_too_many_dimensions(fitting, output, "output", leading + output->n_dims);
   tensor->ndim = leading + output->n_dims;
-  for (int32_t d = 0; d < leading; ++d) tensor->shape[d] = group->sizes[d];
+  for (int32_t d = 0; d < leading; ++d)
+    tensor->shape[d] = group->sizes[d];
   for (int32_t d = 0; d < output->n_dims; ++d)
-    if (oneop_output_size(fitting, output, &output->dims[d], leading + d, &tensor->shape[leading + d])) return 1;
+    if (oneop_output_size(fitting, output, &output->dims[d], leading + d, &tensor->shape[leading + d]))
+      return 1;
   return 0;
 }
 
@@ -454,11 +483,15 @@ static inline int oneop_fit(const oneop_signature *signature, const oneop_call *
     groups[i].source.input = -1;
     groups[i].ndim = 0;
   }
-  if (oneop_check_counts(&fitting)) return 1;
-  if (oneop_fit_inputs(&fitting, oneop_fit_tensor)) return 1;
-  if (oneop_fit_inputs(&fitting, oneop_fit_expressions)) return 1;
+  if (oneop_check_counts(&fitting))
+    return 1;
+  if (oneop_fit_inputs(&fitting, oneop_fit_tensor))
+    return 1;
+  if (oneop_fit_inputs(&fitting, oneop_fit_expressions))
+    return 1;
   for (int32_t i = 0; i < signature->n_outputs; ++i)
-    if (oneop_size_output(&fitting, i)) return 1;
+    if (oneop_size_output(&fitting, i))
+      return 1;
   return 0;
 }
 
