@@ -17,6 +17,7 @@ from oneop.definition.signature import definition_of, output_type_of
 from oneop.errors import CallError, DefinitionError
 from oneop.kernels.spec import KernelOptions, KernelSpec
 from oneop.targets.pytorch import native, registration
+from oneop.targets.pytorch.autocast import POLICIES
 from oneop.targets.pytorch.inputs import check_attribute, tensors_of
 from oneop.targets.pytorch.schema import schema_has_default
 
@@ -36,18 +37,24 @@ class Operator:
         kernels: Sequence[Path] = (),
         options: KernelOptions | None = None,
         output_type: type | None = None,
+        defined_in: str | None = None,
+        parameters: Sequence[str] | None = None,
+        autocast: str = "promote",
+        inline: bool = False,
     ) -> None:
         self.definition = definition
         self.reference = function
         self.kernels = tuple(kernels)
         self.options = options or KernelOptions()
         self.output_type = output_type
+        self.autocast = autocast
+        self.inline = inline
         self.gradient_operator: Operator | None = None
-        self.defined_in = _file_of(function)
+        self.defined_in = defined_in or _file_of(function)
         self.__name__ = definition.base
         self.__doc__ = definition.doc
         self.__wrapped__ = function
-        self._named = frozenset(inspect.signature(function).parameters)
+        self._named = frozenset(parameters or inspect.signature(function).parameters)
         self._unsaid = {
             item.name: list(item.default) if isinstance(item.default, tuple) else item.default
             for item in definition.attributes
@@ -105,12 +112,24 @@ class Operator:
                 f"{self.definition.name} is a gradient itself. Its own gradient is derived from its body; remove"
                 " `.gradient`."
             )
+        if self.inline:
+            raise DefinitionError(
+                f"{self.definition.name}: inline=True shows torch.compile the reference, whose gradient is derived, and"
+                " `.gradient` might differ from that. Remove one of the two."
+            )
 
         def decorate(function: Callable[..., Any]) -> Operator:
             options = _options(self.definition.name, function, dtypes, flags, include_dirs, libraries, march)
             definition = gradient_definition(self.definition, function)
             sources = _kernel_paths(definition.name, function, kernels)
-            self.gradient_operator = Operator(definition, function, kernels=sources, options=options)
+            self.gradient_operator = Operator(
+                definition,
+                function,
+                kernels=sources,
+                options=options,
+                defined_in=self.defined_in,
+                autocast=self.autocast,
+            )
             registration.register(self)
             if self.definition.name in native.attached:
                 self._call = native.attached[self.definition.name]
@@ -132,7 +151,9 @@ class Operator:
         return self._call(*args, **kwargs)
 
     def _traced(self, *args: Any, **kwargs: Any) -> Any:
-        return self._typed(self.torch_op(*args, **{**self._unsaid, **kwargs}))
+        inlined = self.inline and not torch.compiler.is_exporting()
+        operator = self.torch_reference if inlined else self.torch_op
+        return self._typed(operator(*args, **{**self._unsaid, **kwargs}))
 
     def _typed(self, result: Any) -> Any:
         return (
@@ -198,6 +219,8 @@ def op(
     include_dirs: Sequence[str | Path] = (),
     libraries: Sequence[str] = (),
     march: str | None = None,
+    autocast: str = "promote",
+    inline: bool = False,
 ) -> Callable[[Callable[..., Any]], Operator]:
     """Decorates an annotated function, the reference, and makes it the operator ``name`` (``"namespace::base"``).
 
@@ -210,6 +233,10 @@ def op(
         dtypes: those that the kernels are written for; all that the annotations admit but float16 and bfloat16 if not
             given. Other dtypes run the reference.
         flags, include_dirs, libraries: for the compiler and linker. ``march="native"`` builds for this machine only.
+        autocast: what ``torch.autocast`` does with float16, bfloat16 and float32 inputs that share a dtype variable:
+            ``"promote"`` to the widest that is given, ``"lower"`` to autocast's dtype, or ``"float32"``.
+        inline: without kernels only; ``torch.compile`` sees the reference instead of one opaque operator, and may fuse
+            it.
 
     Raises DefinitionError where the signature cannot be an operator.
 
@@ -233,10 +260,22 @@ def op(
                 f"{name}: native_only=True says that there is no reference, and there are no kernels. Give"
                 " kernels=[...]."
             )
+        if autocast not in POLICIES:
+            raise DefinitionError(
+                f"{name}: autocast={autocast!r} is not known. Write one of {', '.join(map(repr, POLICIES))}."
+            )
+        if inline and kernels:
+            raise DefinitionError(f"{name}: inline=True is for operators without kernels. Remove it, or the kernels.")
         options = _options(name, function, dtypes, flags, include_dirs, libraries, march)
         sources = _kernel_paths(name, function, kernels)
         return Operator(
-            definition, function, kernels=sources, options=options, output_type=output_type_of(function, scope)
+            definition,
+            function,
+            kernels=sources,
+            options=options,
+            output_type=output_type_of(function, scope),
+            autocast=autocast,
+            inline=inline,
         )
 
     return decorate

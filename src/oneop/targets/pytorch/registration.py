@@ -10,10 +10,11 @@ from torch.library import Library
 from oneop import registry
 from oneop.definition.record import Definition, Output
 from oneop.errors import DefinitionError
-from oneop.targets.pytorch import autograd, native
+from oneop.targets.pytorch import autocast, autograd, native
 from oneop.targets.pytorch.inputs import check_inputs
 from oneop.targets.pytorch.reference import output_dtype, placeholder, run_reference
 from oneop.targets.pytorch.schema import schema_text
+from oneop.targets.pytorch.vmap import vmap_implementation
 
 if TYPE_CHECKING:
     from oneop.operator import Operator
@@ -74,7 +75,10 @@ def _register_schema(definition: Definition) -> None:
         ) from error
     compute = _reference_implementation(definition.name)
     library.impl(twin, compute, "CompositeImplicitAutograd")
-    library.impl(definition.base, compute, "FuncTorchBatched")
+    library.impl(twin, compute, "FuncTorchBatched")
+    library.impl(definition.base, vmap_implementation(definition.name), "FuncTorchBatched")
+    for key in autocast.KEYS:
+        library.impl(definition.base, autocast.autocast_implementation(definition.name, key), key)
     torch.library.register_fake(definition.name, _fake_implementation(definition.name), lib=library)
 
 
