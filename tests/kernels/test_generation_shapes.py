@@ -357,3 +357,17 @@ def test_a_message_longer_than_its_room_is_cut() -> None:
     with pytest.raises(HostError) as caught:
         host_of("c").shapes("both", {"a": [(2**62,) * 200], "b": [(3,)]})
     assert len(str(caught.value)) == 2047
+
+
+def test_an_expression_of_a_size_that_only_an_absent_input_binds_is_not_checked() -> None:
+    def kernel(
+        x: Float[Tensor, "n"], b: Float[Tensor, "m"] | None = None, c: Float[Tensor, "m+1"] | None = None
+    ) -> Float[Tensor, "n"]: ...
+
+    definition = definition_of(kernel, "shapes::absent")
+    host = table_host([definition])
+    fits = {"x": [(2,)], "b": [], "c": [(9,)]}
+    assert computed(host, "absent", fits, {}) == expected(definition, fits, {}) == {"out": [(2,)]}
+    wrong = {**fits, "b": [(3,)]}
+    assert computed(host, "absent", wrong, {}) == expected(definition, wrong, {})
+    assert "and m+1 is 4 here" in str(computed(host, "absent", wrong, {}))

@@ -77,6 +77,10 @@ class Binding:
         leading = self.batches[output.shape.batch] if output.shape.batch is not None else ()
         return [(*leading, *(self._output_size(output, position) for position in range(len(output.shape.dims))))]
 
+    def knows(self, dim: Expr) -> bool:
+        """Whether every name in an expression has a value; one that only absent inputs bind has none."""
+        return all(name in self.dims or name in self.attributes for name in names(dim))
+
     def _output_size(self, output: Output, position: int) -> Any:
         dim = output.shape.dims[position]
         if isinstance(dim, Unknown | Anything):
@@ -171,7 +175,7 @@ def _bind_batch(binding: Binding, label: str, shape: Shape, sizes: tuple[Any, ..
 def _check_expressions(binding: Binding, label: str, item: Input, sizes: tuple[Any, ...]) -> None:
     own = sizes[len(sizes) - len(item.shape.dims) :]
     for dim, size in zip(item.shape.dims, own, strict=True):
-        if isinstance(dim, Binary | Call):
+        if isinstance(dim, Binary | Call) and binding.knows(dim):
             _require_size(binding, label, item.shape, sizes, size, dim, binding._value(dim))
 
 
