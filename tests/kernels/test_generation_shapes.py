@@ -124,7 +124,7 @@ def many_host() -> Host:
 
 
 size = st.integers(0, 12) | st.sampled_from([2**31, 2**40, 2**62, 2**63 - 1])
-attribute = st.integers(-4, 9) | st.sampled_from([-(2**63) + 1, 2**63 - 1, 2**62, -(2**62)])
+attribute = st.integers(-4, 9) | st.sampled_from([-(2**63), -(2**63) + 1, 2**63 - 1, 2**62, -(2**62)])
 
 
 @st.composite

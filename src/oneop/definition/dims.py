@@ -211,7 +211,7 @@ def evaluate(
         case Number(value):
             return value
         case Name(name):
-            return values[name]
+            return _in_range(values[name], expr)
         case Binary(operator, left, right):
             a = evaluate(left, values, minimum=minimum, maximum=maximum)
             b = evaluate(right, values, minimum=minimum, maximum=maximum)

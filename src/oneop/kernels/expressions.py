@@ -16,37 +16,36 @@ _FUNCTIONS: dict[BinaryOperator, str] = {
 
 @dataclass
 class Steps:
-    """The lines of a C function ``(dims, attributes, fault)`` and the C expression of its result."""
+    """The lines of a C function ``(dims, attributes, fault)`` that computes an expression, and its result.
 
+    ``sizes`` and ``attributes`` are the indexes of names in the two arrays; ``quote`` makes a C string.
+    """
+
+    sizes: Mapping[str, int]
+    attributes: Mapping[str, int]
+    quote: Callable[[str], str]
     lines: list[str] = field(default_factory=list)
-    result: str = ""
 
+    def compute(self, expr: Expr) -> str:
+        """Adds the lines that compute an expression; returns the C expression of its value."""
+        match expr:
+            case Number(value):
+                return f"INT64_C({value})"
+            case Name(name) if name in self.sizes:
+                return f"dims[{self.sizes[name]}]"
+            case Name(name):
+                where = f"&attributes[{self.attributes[name]}]"
+                return self._step(f"oneop_int_attribute({where}, {self.quote(name)}, fault)")
+            case Binary(operator, left, right):
+                a, b = self.compute(left), self.compute(right)
+                return self._step(f"{_FUNCTIONS[operator]}({a}, {b}, {self.quote(str(expr))}, fault)")
+            case Call(function, arguments):
+                first, *others = [self.compute(argument) for argument in arguments]
+                for other in others:
+                    first = self._step(f"oneop_{function}({first}, {other})")
+                return first
 
-def render(expr: Expr, values: Mapping[str, str], quote: Callable[[str], str]) -> Steps:
-    """The steps that compute an expression; ``values`` has the C expression of every name in it."""
-    steps = Steps()
-    steps.result = _visit(expr, values, quote, steps)
-    return steps
-
-
-def _visit(expr: Expr, values: Mapping[str, str], quote: Callable[[str], str], steps: Steps) -> str:
-    match expr:
-        case Number(value):
-            return f"INT64_C({value})"
-        case Name(name):
-            return values[name]
-        case Binary(operator, left, right):
-            a, b = _visit(left, values, quote, steps), _visit(right, values, quote, steps)
-            return _step(steps, f"{_FUNCTIONS[operator]}({a}, {b}, {quote(str(expr))}, fault)")
-        case Call(function, arguments):
-            rendered = [_visit(argument, values, quote, steps) for argument in arguments]
-            best = rendered[0]
-            for argument in rendered[1:]:
-                best = _step(steps, f"oneop_{function}({best}, {argument})")
-            return best
-
-
-def _step(steps: Steps, call: str) -> str:
-    name = f"t{len(steps.lines)}"
-    steps.lines.append(f"const int64_t {name} = {call};")
-    return name
+    def _step(self, call: str) -> str:
+        name = f"t{len(self.lines)}"
+        self.lines.append(f"const int64_t {name} = {call};")
+        return name

@@ -11,7 +11,7 @@ from oneop.definition.attributes import AttributeKind
 from oneop.definition.dims import Anything, Binary, Call, Dim, Expr, Name, Number, Shape, Unknown, names
 from oneop.definition.dtypes import DType, ElementType
 from oneop.definition.record import NEEDS, Attribute, Definition, Input, Output
-from oneop.kernels.expressions import Steps, render
+from oneop.kernels.expressions import Steps
 from oneop.kernels.spec import LANGUAGES, KernelSpec, Language
 
 if TYPE_CHECKING:
@@ -247,9 +247,14 @@ class TableDim:
         return None
 
     @property
-    def steps(self) -> Steps:
+    def body(self) -> list[str]:
+        """The lines of the function that evaluates it."""
         assert self.expression is not None
-        return render(self.expression, self.kernel.values, c_string)
+        sizes = {name: self.kernel.dim_index(name) for name in self.kernel.bound_dims}
+        attributes = {item.name: number for number, item in enumerate(self.kernel.definition.attributes)}
+        steps = Steps(sizes, attributes, c_string)
+        result = steps.compute(self.expression)
+        return [*steps.lines, f"return {result};"]
 
     @property
     def terms(self) -> list[tuple[str, int, int]]:
@@ -417,16 +422,6 @@ class Kernel:
                 if isinstance(dim, Unknown) and item.mirrored is None:
                     places.setdefault(dim.name, []).append((item.number, item.n_dims - position))
         return [(name, found[0], other) for name, found in places.items() for other in found[1:]]
-
-    @property
-    def values(self) -> dict[str, str]:
-        """The C expression of each name that may stand in a dimension."""
-        attributes = {
-            item.name: f"oneop_int_attribute(&attributes[{number}], {c_string(item.name)}, fault)"
-            for number, item in enumerate(self.definition.attributes)
-            if item.kind.name == "int"
-        }
-        return attributes | {name: f"dims[{self.dim_index(name)}]" for name in self.bound_dims}
 
     # ---- C++
 
