@@ -95,7 +95,8 @@ typedef struct adapter_kernel {
   const OrtApi *api;
   const adapter_op *op;
   oneop_attribute *attributes;
-  void *memory; /* what the attributes point to */
+  void *memory;          /* what the attributes point to */
+  oneop_tensor *tensors; /* of inputs, then of outputs: what every run starts from */
   int32_t n_node_inputs, n_node_outputs;
   int32_t n_input_tensors, n_output_tensors;
   int32_t max_pieces; /* into which parallel_for divides a range */

@@ -28,8 +28,9 @@ typedef struct run {
   const adapter_kernel *kernel;
   OrtKernelContext *ort;
   oneop_argument *inputs, *outputs;
-  bool *waiting; /* one an output: it has no memory before the kernel calls resize */
-  void *scratch; /* a list of blocks: each begins with a pointer to the next */
+  bool *waiting;     /* one an output: it has no memory before the kernel calls resize */
+  int32_t n_waiting; /* how many were at the start */
+  void *scratch;     /* a list of blocks: each begins with a pointer to the next */
   atomic_flag failed;
   char *message;
 } run;
@@ -39,6 +40,7 @@ typedef struct run {
 static OrtStatus *count_tensors(adapter_kernel *kernel, const OrtKernelInfo *info, const char *node);
 static OrtStatus *no_kernel(const adapter_op *op, const char *node);
 static char *node_name(const OrtApi *api, const OrtKernelInfo *info);
+static OrtStatus *prepare_tensors(adapter_kernel *kernel);
 static void measure_frame(adapter_kernel *kernel);
 
 OrtStatus *adapter_create(const OrtCustomOp *base, const OrtApi *unused, const OrtKernelInfo *info, void **out) {
@@ -58,6 +60,8 @@ OrtStatus *adapter_create(const OrtCustomOp *base, const OrtApi *unused, const O
       status = adapter_read_attributes(kernel, info, node);
     if (status == NULL)
       status = adapter_check_shapes(kernel, info);
+    if (status == NULL)
+      status = prepare_tensors(kernel);
   }
   free(node);
   if (status != NULL) {
@@ -79,6 +83,7 @@ void adapter_destroy(void *opaque) {
     block = next;
   }
   free(kernel->attributes);
+  free(kernel->tensors);
   free(kernel);
 }
 
@@ -150,6 +155,24 @@ static size_t frame_arguments(const adapter_kernel *kernel) {
   return (size_t)kernel->op->text->n_inputs + (size_t)kernel->op->text->n_outputs;
 }
 
+/* What is the same in every run of a tensor's description. */
+static OrtStatus *prepare_tensors(adapter_kernel *kernel) {
+  const adapter_operator *text = kernel->op->text;
+  kernel->tensors = calloc(frame_tensors(kernel) + 1, sizeof *kernel->tensors);
+  if (kernel->tensors == NULL)
+    return adapter_error(kernel->api, ORT_FAIL, "%s: out of memory", text->name);
+  for (int32_t i = 0; i < kernel->n_input_tensors; ++i) {
+    const adapter_tensor *input = &text->inputs[i < text->n_inputs ? i : text->n_inputs - 1];
+    kernel->tensors[i] = (oneop_tensor){.device = {1, 0}, .dtype = adapter_type_of(kernel->op, input)->dtype};
+  }
+  for (int32_t i = 0; i < kernel->n_output_tensors; ++i) {
+    const adapter_tensor *output = &text->outputs[i < text->n_outputs ? i : text->n_outputs - 1];
+    kernel->tensors[kernel->n_input_tensors + i] =
+        (oneop_tensor){.device = {1, 0}, .dtype = adapter_type_of(kernel->op, output)->dtype};
+  }
+  return NULL;
+}
+
 static void measure_frame(adapter_kernel *kernel) {
   size_t arguments = frame_arguments(kernel), tensors = frame_tensors(kernel), dims = (size_t)kernel->op->entry->n_dims;
   if (arguments > FRAME_ARGUMENTS || tensors > FRAME_TENSORS || dims > FRAME_DIMS)
@@ -198,6 +221,7 @@ OrtStatus *adapter_compute(void *opaque, OrtKernelContext *ort) {
   self.outputs = self.inputs + kernel->op->text->n_inputs;
   const oneop_call call = {self.inputs, self.outputs, kernel->attributes, dims, &self.base};
 
+  memcpy(tensors, kernel->tensors, frame_tensors(kernel) * sizeof *tensors);
   OrtStatus *status = describe_inputs(&self, tensors, sizes);
   if (status == NULL) {
     describe_outputs(&self, tensors + kernel->n_input_tensors,
@@ -209,7 +233,7 @@ OrtStatus *adapter_compute(void *opaque, OrtKernelContext *ort) {
     status = allocate_outputs(&self);
   if (status == NULL && (kernel->op->run(&call) != 0 || self.message != NULL))
     status = failure(&self);
-  if (status == NULL)
+  if (status == NULL && self.n_waiting > 0)
     status = check_outputs(&self);
 
   for (void *block = self.scratch; block != NULL;) {
@@ -217,8 +241,10 @@ OrtStatus *adapter_compute(void *opaque, OrtKernelContext *ort) {
     free(block);
     block = next;
   }
-  free(self.message);
-  free(large);
+  if (self.message != NULL)
+    free(self.message);
+  if (large != NULL)
+    free(large);
   return status;
 }
 
@@ -254,7 +280,6 @@ static OrtStatus *describe_inputs(run *self, oneop_tensor *tensors, int64_t *siz
       OrtStatus *status = describe_input(self, value, tensors, sizes);
       if (status != NULL)
         return status;
-      tensors->dtype = adapter_type_of(kernel->op, input)->dtype;
       ++self->inputs[i].count;
     }
   }
@@ -283,9 +308,6 @@ static OrtStatus *describe_input(run *self, const OrtValue *value, oneop_tensor 
     return adapter_error(api, ORT_INVALID_ARGUMENT, "%s: an input has %zu dimensions; at most %d are supported.",
                          self->kernel->op->text->name, ndim, ONEOP_MAX_NDIM);
   tensor->ndim = (int32_t)ndim;
-  tensor->device = (oneop_device){1, 0};
-  tensor->strides = NULL;
-  tensor->byte_offset = 0;
   return ORT_CALL(api, GetTensorMutableData)((OrtValue *)(uintptr_t)value, &tensor->data);
 }
 
@@ -310,8 +332,7 @@ static void describe_outputs(run *self, oneop_tensor *tensors, int64_t *sizes) {
     argument->tensors = tensors;
     argument->count = output->arity == ORT_VARIADIC ? self->inputs[output->mirrors].count : 1;
     for (int64_t j = 0; j < argument->count; ++j, ++tensors, sizes += ONEOP_MAX_NDIM)
-      *tensors =
-          (oneop_tensor){.device = {1, 0}, .dtype = adapter_type_of(self->kernel->op, output)->dtype, .shape = sizes};
+      tensors->shape = sizes;
   }
 }
 
@@ -330,9 +351,12 @@ static OrtStatus *allocate_outputs(run *self) {
     self->waiting[i] = false;
     for (int64_t j = 0; j < self->outputs[i].count; ++j) {
       oneop_tensor *tensor = &self->outputs[i].tensors[j];
-      self->waiting[i] = !is_known(tensor);
-      if (!self->waiting[i] && !allocate_output(self, i, j))
+      if (!is_known(tensor)) {
+        self->waiting[i] = true;
+        ++self->n_waiting;
+      } else if (!allocate_output(self, i, j)) {
         return failure(self);
+      }
     }
   }
   return NULL;
