@@ -408,10 +408,8 @@ class Kernel:
         return self.definition.dims.index(name)
 
     def group_places(self, group: str) -> list[tuple[int, int]]:
-        """Inputs that have a leading group, those that are always there first: number, dimensions behind the group."""
-        found = [item for item in self.inputs if item.shape.batch == group]
-        found.sort(key=lambda item: item.arity == "optional")
-        return [(item.number, item.n_dims) for item in found]
+        """Inputs that have a leading group: number, dimensions behind the group."""
+        return [(item.number, item.n_dims) for item in self.inputs if item.shape.batch == group]
 
     @property
     def shared_unknowns(self) -> list[tuple[str, tuple[int, int], tuple[int, int]]]:
