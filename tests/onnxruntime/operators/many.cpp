@@ -92,7 +92,8 @@ template <class T> void totals(const totals_args<T> &a, oneop::Context &) {
       for (const auto &x : a.xs)
         sum += x(i, j);
       a.total(i, j) = sum;
-      if (j == 0 || sum > a.largest(i)) a.largest(i) = sum;
+      if (j == 0 || sum > a.largest(i))
+        a.largest(i) = sum;
     }
   }
 }
@@ -131,7 +132,8 @@ template <class T> void row_sums(const row_sums_args<T> &a, oneop::Context &) {
 
 template <class T, class I> void gather(const gather_args<T, I> &a, oneop::Context &ctx) {
   for (std::int64_t i = 0; i < a.k; ++i) {
-    if (a.index(i) < 0 || a.index(i) >= a.n) ctx.fail("gather: an index is outside of x");
+    if (a.index(i) < 0 || a.index(i) >= a.n)
+      ctx.fail("gather: an index is outside of x");
     a.out(i) = a.x(a.index(i));
   }
 }
@@ -151,7 +153,8 @@ template <class T> void failing(const failing_args<T> &a, oneop::Context &ctx) {
     throw 7;
   case 4:
     ctx.parallel_for(0, 1000, [&](std::int64_t begin, std::int64_t) {
-      if (begin > 0) throw std::runtime_error("thrown in a loop");
+      if (begin > 0)
+        throw std::runtime_error("thrown in a loop");
     });
     break;
   case 5:

@@ -3,7 +3,8 @@
 
 #define SCALED(T, DTYPE)                                                                                               \
   int scaled_##DTYPE(const scaled_args_##DTYPE *a, oneop_context *ctx) {                                               \
-    if (a->alpha < 0) return oneop_fail(ctx, "scaled: alpha is negative");                                             \
+    if (a->alpha < 0)                                                                                                  \
+      return oneop_fail(ctx, "scaled: alpha is negative");                                                             \
     for (int64_t i = 0; i < a->n; ++i)                                                                                 \
       a->out.data[i] = (T)a->alpha * a->x.data[i];                                                                     \
     return 0;                                                                                                          \
