@@ -4,6 +4,7 @@ Run it with `make demo`, or with `python examples/demo.py [folder for the result
 """
 
 import json
+import logging
 import sys
 import time
 import warnings
@@ -81,7 +82,8 @@ class Way:
 class Measured:
     accuracy: float
     difference: float
-    seconds_an_image: float
+    seconds_in_a_batch: float  # for an image, where all come at once
+    seconds_alone: float  # for an image that comes by itself
 
 
 def main(folder: Path) -> int:
@@ -90,17 +92,19 @@ def main(folder: Path) -> int:
     digits = Digits.load()
     model = train(digits, console)
     path = folder / "digits.onnx"
-    export(model, digits.test_images[:2], path)
+    with console.status(f"exporting {path}"):
+        export(model, digits.test_images[:2], path)
     libraries = [oneop.build(file, "onnxruntime", folder) for file in DEFINITIONS]
-    console.print(
-        f"exported {path}; built {', '.join(library.name for library in libraries)} beside it", highlight=False
-    )
+    for file in (path, *libraries):
+        console.print(f"wrote {file}", highlight=False)
 
     ways = [in_pytorch(model), in_onnxruntime(path, []), in_onnxruntime(path, libraries)]
     images, labels = digits.test_images.numpy(), digits.test_labels.numpy()
     expected = ways[0].run(images)
     results = {way.title: measure(way, images, labels, expected) for way in ways}
-    console.print(table(ways, results, len(images)))
+    console.print(table(results, len(images)))
+    for way in ways:
+        console.print(f"{way.title}: our operators run as {way.served_by}", highlight=False)
     return verdict(results)
 
 
@@ -121,8 +125,10 @@ def train(digits: Digits, console: Console) -> DigitReader:
 
 
 def export(model: DigitReader, images: Tensor, path: Path) -> None:
+    # What the exporter says here is about torch's own parts: packages it could use too, and how it takes nn.GRU apart.
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings():
-        # nn.GRU keeps its weights in a list of its own too, and torch.export has to say so.
+        warnings.simplefilter("ignore", FutureWarning)
         warnings.filterwarnings("ignore", message="The tensor attributes .*_flat_weights", category=UserWarning)
         oneop.export(model, (images,), path, dynamic_shapes={"images": {0: torch.export.Dim("batch")}}, verbose=False)
 
@@ -139,8 +145,9 @@ def in_onnxruntime(path: Path, libraries: list[Path]) -> Way:
     """Plain ONNX Runtime: nothing of oneop takes part but the file and, where they are given, the libraries."""
     session = open_session(path, libraries)
     ours = operators_run(path, libraries)
-    title = "ONNX Runtime, native libraries" if libraries else "ONNX Runtime, the file alone"
-    served_by = ", ".join(f"{count} {name}" for name, count in sorted(ours.items())) or "function bodies in the file"
+    title = "ONNX Runtime, native" if libraries else "ONNX Runtime, file alone"
+    kernels = ", ".join(f"{count} {name}" for name, count in sorted(ours.items()))
+    served_by = f"kernels in C++ ({kernels})" if kernels else "the functions in the file"
     return Way(title, lambda images: session.run(None, {session.get_inputs()[0].name: images})[0], served_by)
 
 
@@ -163,34 +170,40 @@ def operators_run(path: Path, libraries: list[Path]) -> Counter[str]:
     profile.unlink()
     run = Counter(event["args"]["op_name"] for event in events if "op_name" in event.get("args", {}))
     ours = {operator.definition.onnx_name for file in DEFINITIONS for operator in oneop.registry.load_file(file)}
-    return Counter({f"{name}": count for name, count in run.items() if name in ours})
+    return Counter({name: count for name, count in run.items() if name in ours})
 
 
 def measure(way: Way, images: np.ndarray, labels: np.ndarray, expected: np.ndarray) -> Measured:
     scores = way.run(images)
-    seconds = []
-    for _ in range(20):
-        start = time.perf_counter()
-        way.run(images)
-        seconds.append(time.perf_counter() - start)
     return Measured(
         accuracy=float((scores.argmax(-1) == labels).mean()),
         difference=float(np.abs(scores - expected).max()),
-        seconds_an_image=min(seconds) / len(images),
+        seconds_in_a_batch=fastest(way.run, images, 30) / len(images),
+        seconds_alone=fastest(way.run, images[:1], 300),
     )
 
 
-def table(ways: list[Way], results: dict[str, Measured], n_images: int) -> Table:
-    columns = ("", "accuracy", "largest difference", "time per image", "our operators")
-    drawn = Table(*columns, title=f"{n_images} test images, in one batch")
-    for way in ways:
-        measured = results[way.title]
+def fastest(run: Callable[[np.ndarray], np.ndarray], images: np.ndarray, times: int) -> float:
+    """Seconds of the fastest run: what others do on the machine only adds to it."""
+    seconds = []
+    for _ in range(times):
+        start = time.perf_counter()
+        run(images)
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)
+
+
+def table(results: dict[str, Measured], n_images: int) -> Table:
+    drawn = Table(title=f"{n_images} test images", title_justify="left")
+    for title in ("", "accuracy", "largest\ndifference", "per image,\nin a batch", "per image,\none by one"):
+        drawn.add_column(title, justify="right" if title else "left", no_wrap=True)
+    for title, measured in results.items():
         drawn.add_row(
-            way.title,
+            title,
             f"{measured.accuracy:.2%}",
             f"{measured.difference:.1e}",
-            f"{measured.seconds_an_image * 1e6:.1f} µs",
-            way.served_by,
+            f"{measured.seconds_in_a_batch * 1e6:.1f} µs",
+            f"{measured.seconds_alone * 1e6:.0f} µs",
         )
     return drawn
 
@@ -198,9 +211,9 @@ def table(ways: list[Way], results: dict[str, Measured], n_images: int) -> Table
 def verdict(results: dict[str, Measured]) -> int:
     """The exit status: 0 where every way is accurate, and all are the same."""
     accuracies = {measured.accuracy for measured in results.values()}
-    largest = max(measured.difference for measured in results.values())
-    if len(accuracies) > 1 or not largest <= LARGEST_DIFFERENCE:
-        print(f"the ways differ: accuracies {sorted(accuracies)}, scores by {largest:.1e}", file=sys.stderr)
+    differences = [measured.difference for measured in results.values()]
+    if len(accuracies) > 1 or not all(difference <= LARGEST_DIFFERENCE for difference in differences):
+        print(f"the ways differ: accuracies {sorted(accuracies)}, scores by {differences}", file=sys.stderr)
         return 1
     if min(accuracies) < LEAST_ACCURACY:
         print(f"the accuracy is {min(accuracies):.2%}; it should be at least {LEAST_ACCURACY:.0%}", file=sys.stderr)

@@ -1,0 +1,61 @@
+"""make bench: measures oneop against hand-written code, prints one table, and fails where a bound is exceeded.
+
+`python -m benchmarks pytorch` (or onnxruntime) measures one part.
+"""
+
+import importlib
+import sys
+from collections.abc import Iterable, Sequence
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.measure import Row
+
+PARTS = ("pytorch", "onnxruntime")
+
+
+def main(parts: Sequence[str]) -> int:
+    unknown = sorted({*parts} - {*PARTS})
+    if unknown:
+        print(f"there is no benchmark {', '.join(unknown)}; there are {', '.join(PARTS)}", file=sys.stderr)
+        return 2
+    torch.set_num_threads(1)
+    console = Console()
+    rows: list[Row] = []
+    for part in parts or PARTS:
+        with console.status(f"measuring {part}; the peers are compiled first"):
+            rows += importlib.import_module(f"benchmarks.{part}").rows()
+    console.print(table(rows))
+    return 0 if all(row.holds for row in rows) else 1
+
+
+def table(rows: Iterable[Row]) -> Table:
+    columns = ("what", "oneop", "against", "takes", "ratio", "at most")
+    drawn = Table(*columns, title="medians within one run, one thread; a row in red exceeds its bound")
+    for row in rows:
+        measured = row.measured
+        alone = measured.peer is None
+        drawn.add_row(
+            row.what,
+            duration(measured.ours),
+            row.against or "-",
+            "-" if measured.peer is None else duration(measured.peer),
+            "-" if alone else f"{measured.ratio:.2f}",
+            duration(row.bound) if alone else f"{row.bound:.2f}",
+            style=None if row.holds else "red",
+        )
+    return drawn
+
+
+def duration(seconds: float) -> str:
+    """Three digits with a unit: 1.84 µs, 12.0 s."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
