@@ -83,7 +83,13 @@ class Kinds(torch.nn.Module):
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Any:
     examples = [(torch.randn(3),), (torch.randn(5),)]
-    return export_and_compare(Kinds(), examples, tmp_path_factory.mktemp("kinds"), dynamic_shapes=({0: "n"},))
+    return export_and_compare(
+        Kinds(),
+        examples,
+        tmp_path_factory.mktemp("kinds"),
+        dynamic_shapes=({0: "n"},),
+        fallbacks=("inline", "function"),
+    )
 
 
 def test_every_attribute_is_written_with_defaults_too(exported: Any) -> None:
@@ -173,24 +179,3 @@ def test_a_float_that_onnx_cannot_keep_is_refused(tmp_path: Any, value: float, m
         export_quietly(Scale(value), (torch.randn(4),), tmp_path / "model.onnx")
     assert str(caught.value) == message
     assert list(tmp_path.iterdir()) == []
-
-
-@oneop.op("onnx_attributes::repeat")
-def repeat(x: Float[Tensor, "n"], *, times: int) -> Float[Tensor, "n*times"]:
-    return x.repeat(times)
-
-
-class RepeatBySize(torch.nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return repeat(x, times=x.shape[0])
-
-
-def test_an_attribute_that_the_model_computes_is_refused(tmp_path: Any) -> None:
-    with pytest.raises(oneop.ExportError) as caught:
-        export_quietly(RepeatBySize(), (torch.randn(4),), tmp_path / "model.onnx", dynamic_shapes=({0: "n"},))
-    assert str(caught.value).startswith(
-        "onnx_attributes::repeat: attribute `times` is computed by the model (`sym_size_int"
-    )
-    assert str(caught.value).endswith(
-        "and the attributes of an ONNX node are constants. Pass a Python number, or make it an input of the operator."
-    )

@@ -14,7 +14,8 @@ from onnx.reference import ReferenceEvaluator
 
 import oneop
 
-# A few roundings of the dtype; a sum over some ten elements has that many. float64 models differ by the 32 bits in which ONNX
+# A few roundings of the dtype; a sum over some ten elements has that many. float64 models differ by the 32 bits in
+# which ONNX
 # keeps float attributes only where the test says so.
 TOLERANCE = {"float64": 1e-12, "float32": 2e-5, "float16": 5e-3}
 
@@ -43,11 +44,12 @@ def export_and_compare(
     tolerance: float | None = None,
     dynamic_shapes: Any = None,
     reference_evaluator: bool = True,
+    fallbacks: Sequence[str] = ("function",),
     **options: Any,
 ) -> Exported:
-    """Exports with the first example, in both forms that run by themselves, and compares on every example."""
+    """Exports with the first example, in each form, and compares on every example. Returns the last form."""
     model = model.eval()
-    for fallback in ("inline", "function"):
+    for fallback in fallbacks:
         path = folder / f"{fallback}.onnx"
         export_quietly(model, examples[0], path, dynamic_shapes=dynamic_shapes, fallback=fallback, **options)
         proto = onnx.load(path)
@@ -65,6 +67,8 @@ def export_and_compare(
 def export_quietly(model: torch.nn.Module, args: tuple[Any, ...], path: Path, **options: Any) -> Any:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*LeafSpec.*")
+        warnings.filterwarnings("ignore", message="Exporting a model while it is in training mode")
+        warnings.filterwarnings("ignore", message="# The axis name")
         return oneop.export(model, args, path, verbose=False, **options)
 
 
@@ -77,7 +81,9 @@ def eager(model: torch.nn.Module, example: tuple[torch.Tensor, ...]) -> list[np.
 def run_onnxruntime(path: Path, example: tuple[torch.Tensor, ...]) -> list[np.ndarray]:
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     names = [item.name for item in session.get_inputs()]
-    found: list[np.ndarray] = session.run(None, {name: value.numpy() for name, value in zip(names, example, strict=True)})
+    found: list[np.ndarray] = session.run(
+        None, {name: value.numpy() for name, value in zip(names, example, strict=True)}
+    )
     return found
 
 

@@ -1,6 +1,7 @@
 """The ONNX target: models whose operators keep their name, attributes and meaning.
 
-``export`` writes a file; ``translations`` gives people who call ``torch.onnx.export`` themselves the same with one argument.
+``export`` writes a file; ``translations`` gives people who call ``torch.onnx.export`` themselves the same with one
+argument.
 """
 
 import importlib.util

@@ -8,14 +8,15 @@ import onnx_ir as ir
 import torch
 
 from oneop.errors import ExportError
-from oneop.targets.onnx import nodes, sampling, schemas, tracing, translating
-from oneop.targets.onnx.calls import MARK, Call, Mark
+from oneop.targets.onnx import sampling, schemas, tracing, translating
+from oneop.targets.onnx.calls import MARK, Call
 from oneop.targets.onnx.tracing import Trace
 
 
 @dataclass(eq=False)
 class Body:
-    """The nodes of one reference. ``inputs`` are its formal inputs, ``symbolic`` the values that stand for float attributes.
+    """The nodes of one reference. ``inputs`` are its formal inputs, ``symbolic`` the values that stand for float
+    attributes.
 
     ``text`` is the same for bodies that compute the same.
     """
@@ -40,7 +41,9 @@ class Body:
 
 
 def body_of(call: Call, opset_version: int) -> Body:
-    """The body for a call, at the model's opset version. Raises ExportError where the reference cannot be written in ONNX."""
+    """The body for a call, at the model's opset version. Raises ExportError where the reference cannot be written in
+    ONNX.
+    """
     trace = tracing.trace(call)
     try:
         model = _onnx_model(trace, opset_version)
@@ -51,7 +54,8 @@ def body_of(call: Call, opset_version: int) -> Body:
     version = model.opset_imports[""]
     if version != opset_version:
         raise ExportError(
-            f"{call.definition.name}: its reference cannot be written in ONNX opset {opset_version}, only in {version}. "
+            f"{call.definition.name}: its reference cannot be written in ONNX opset {opset_version}, only in "
+            f"{version}. "
             f'Export with opset_version={version}, or with fallback="none".'
         )
     return _take_apart(call, trace, model)
@@ -132,7 +136,9 @@ def _constant(value: ir.Value) -> ir.Node:
 
 
 def _own_outputs(body: Body) -> None:
-    """Each output has a node of its own: an input that is passed through, or the same result twice, needs an Identity."""
+    """Each output has a node of its own: an input that is passed through, or the same result twice, needs an
+    Identity.
+    """
     own = set(body.nodes)
     seen: set[ir.Value] = set()
     for index, output in enumerate(body.outputs):
@@ -187,7 +193,9 @@ def _strip_value(value: ir.Value) -> None:
 
 
 def _rename(body: Body) -> None:
-    """The definition's names for inputs, attributes and outputs; torch's for what is between, numbered where they clash."""
+    """The definition's names for inputs, attributes and outputs; torch's for what is between, numbered where they
+    clash.
+    """
     taken = set()
     for name, value in [*body.inputs.items(), *body.symbolic.items()]:
         value.name = name

@@ -45,7 +45,9 @@ class Call:
 
     @property
     def input_count(self) -> int:
-        """How many inputs the node has. Absent ones count, at the end too: onnx's ReferenceEvaluator wants as many as the function has."""
+        """How many inputs the node has. Absent ones count, at the end too: onnx's ReferenceEvaluator wants as many as
+        the function has.
+        """
         variadic = [len(tensors) for item, tensors in self._inputs() if item.arity == "variadic"]
         return len(self.inputs) - len(variadic) + sum(variadic)
 

@@ -1,6 +1,9 @@
-"""Puts the fallbacks of a traced model in place: functions beside the nodes, or nodes in place of them; and the fingerprints."""
+"""Puts the fallbacks of a traced model in place: functions beside the nodes, or nodes in place of them; and the
+fingerprints.
+"""
 
-from collections.abc import Iterator
+import graphlib
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import onnx_ir as ir
@@ -109,8 +112,21 @@ def _add_functions(model: ir.Model, library: _Library) -> None:
     by_operator: dict[tuple[str, str], list[tuple[Call, Body]]] = {}
     for _, call, body in library.uses:
         by_operator.setdefault(call.identifier, []).append((call, body))
-    for calls in by_operator.values():
-        _add(model, function_of(calls))
+    for identifier in _inner_first(by_operator):
+        _add(model, function_of(by_operator[identifier]))
+
+
+def _inner_first(by_operator: Mapping[tuple[str, str], list[tuple[Call, Body]]]) -> Iterator[tuple[str, str]]:
+    """An operator that another's body calls comes before it: onnx's ReferenceEvaluator knows the functions it has
+    seen.
+    """
+    order = graphlib.TopologicalSorter(
+        {
+            identifier: {inner.identifier for _, body in uses for _, inner in body.calls()}
+            for identifier, uses in by_operator.items()
+        }
+    )
+    yield from order.static_order()
 
 
 def _inline(model: ir.Model, library: _Library) -> None:

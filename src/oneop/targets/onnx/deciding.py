@@ -113,7 +113,8 @@ def _require_apart(chosen: list[Fact], facts: list[dict[Fact, Any]], calls: Sequ
         else "the sizes of the inputs"
     )
     raise ExportError(
-        f"{first.definition.name}: two calls in this model need different ONNX functions because of {reason}, and one function cannot "
+        f"{first.definition.name}: two calls in this model need different ONNX functions because of {reason}, and "
+        "one function cannot "
         'tell them apart. Export with fallback="inline", which gives each call its own nodes, or with fallback="none".'
     )
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.onnx import ONNXProgram
 
-from oneop.errors import ExportError
+from oneop.errors import ExportError, OneopError
 from oneop.targets.onnx import completing, saving, torch_exporter, translating
 from oneop.targets.onnx.translating import Fallback, Table
 
@@ -25,26 +25,29 @@ def export(
     path: str | os.PathLike[str],
     *,
     kwargs: dict[str, Any] | None = None,
-    dynamic_shapes: Mapping[str, Any] | tuple[Any, ...] | list[Any] | None = None,
+    dynamic_shapes: dict[str, Any] | tuple[Any, ...] | list[Any] | None = None,
     fallback: Fallback = "function",
     **torch_onnx_options: Any,
 ) -> ONNXProgram:
-    """Writes a model to an ONNX file in which each call of an operator is one node of the operator's own name and attributes.
+    """Writes a model to an ONNX file in which each call of an operator is one node, of the operator's own name.
 
     Args:
-        model, args, kwargs: the model and example inputs, as for ``torch.onnx.export``. Call ``model.eval()`` first, as there.
+        model, args, kwargs: the model and example inputs, as for ``torch.onnx.export``. Call ``model.eval()`` first.
         path: the file. It is written whole or not at all.
-        dynamic_shapes: the sizes that stay free, as for ``torch.export``; strings and ``torch.export.Dim`` give them their names in the file.
-        fallback: what a runtime without the operator's kernels finds. ``"function"``: a model-local function with the reference as its body.
-            ``"inline"``: the reference's nodes in place of the node, for runtimes that know no functions. ``"none"``: the node only.
-        torch_onnx_options: the other options of ``torch.onnx.export``: ``opset_version``, ``input_names``, ``output_names``, ... The weights
-            go into the file itself unless ``external_data=True`` or the model is larger than 1.5 GB.
+        dynamic_shapes: the sizes that stay free, as for ``torch.export``. Strings and ``torch.export.Dim`` give them
+            their names in the file.
+        fallback: what a runtime without the operator's kernels finds. ``"function"``: a model-local function with the
+            reference as its body. ``"inline"``: the reference's nodes in place of the node, for runtimes that know no
+            functions. ``"none"``: the node only.
+        torch_onnx_options: the other options of ``torch.onnx.export``: ``opset_version``, ``input_names``, ... The
+            weights go into the file itself unless ``external_data=True`` or the model is larger than 1.5 GB.
 
-    ONNX keeps float attributes in 32 bits: in a float64 model ``alpha=0.1`` is 0.10000000149 in the file, while PyTorch computes with 0.1.
+    Every attribute is on the node, defaults too. ONNX keeps float attributes in 32 bits: in a float64 model
+    ``alpha=0.1`` is 0.10000000149 in the file, while PyTorch computes with 0.1.
 
-    Raises ExportError, and leaves what stands at ``path`` as it was.
+    Raises ExportError, or what an operator raises while the model is traced; what stands at ``path`` stays as it was.
 
-    >>> import oneop, torch
+    >>> import oneop, tempfile, torch
     >>> from jaxtyping import Float
     >>> from torch import Tensor
     >>> @oneop.op("readme::shift")
@@ -53,7 +56,10 @@ def export(
     >>> class Model(torch.nn.Module):
     ...     def forward(self, x):
     ...         return shift(x, by=2.0)
-    >>> program = oneop.export(Model().eval(), (torch.ones(3),), "shift.onnx", dynamic_shapes=({0: "n"},), verbose=False)  # doctest: +SKIP
+    >>> path = tempfile.mkdtemp() + "/shift.onnx"
+    >>> program = oneop.export(Model().eval(), (torch.ones(3),), path, dynamic_shapes=({0: "n"},), verbose=False)
+    >>> [(node.domain, node.op_type) for node in program.model.graph]
+    [('readme', 'Shift')]
     """
     translating.require_fallback(fallback)
     _require_options(torch_onnx_options)
@@ -61,17 +67,20 @@ def export(
     options = dict(torch_onnx_options)
     to_save = {theirs: options.pop(ours) for ours, theirs in _SAVING.items() if ours in options}
     own: Table = {**translating.table(fallback), **(options.pop("custom_translation_table", None) or {})}
-    torch_exporter.install_hooks(completing.complete, completing.functions_of, completing.restore_inputs)
+    _install_hooks()
     try:
         program = torch.onnx.export(
             model, args, kwargs=kwargs, dynamic_shapes=dynamic_shapes, custom_translation_table=own, **options
         )
     except Exception as error:
         for cause in _causes(error):
-            if isinstance(cause, ExportError):
+            if isinstance(cause, OneopError):
                 raise cause from None
         raise
     assert program is not None
+    # Done already where the hooks are in place; everything else works without them.
+    completing.complete(program.model)
+    completing.restore_inputs(program.model)
     saving.save(program, target, **to_save)
     return program
 
@@ -86,14 +95,23 @@ def translations(fallback: Fallback = "function") -> Table:
     >>> # torch.onnx.export(model, args, "model.onnx", custom_translation_table=table)
     """
     translating.require_fallback(fallback)
-    torch_exporter.install_hooks(completing.complete, completing.functions_of, completing.restore_inputs)
+    if not _install_hooks():
+        raise ExportError(
+            f"oneop.onnx.translations: torch {torch.__version__} has another ONNX exporter inside than oneop knows "
+            "(torch 2.13). Call oneop.export, which does not depend on it."
+        )
     return translating.table(fallback)
+
+
+def _install_hooks() -> bool:
+    return torch_exporter.install_hooks(completing.complete, completing.functions_of, completing.restore_inputs)
 
 
 def _require_options(options: Mapping[str, Any]) -> None:
     if options.get("dynamo", True) is not True:
         raise ExportError(
-            "oneop.export: dynamo=False, torch's older exporter, is not supported yet. Leave it out: the default exporter keeps the operators."
+            "oneop.export: dynamo=False, torch's older exporter, is not supported yet. Leave it out: the default "
+            "exporter keeps the operators."
         )
     if "f" in options:
         raise ExportError("oneop.export: there is no option `f`. Give the file as the third argument, `path`.")

@@ -1,8 +1,9 @@
 """One model-local function an operator, whatever its calls in the model look like.
 
-ONNX's way to give one operator several bodies is the ``overload``. onnxruntime 1.20 to 1.23 and onnx's ReferenceEvaluator read past
-it and take the last body for every node, without a word and with wrong numbers. So there is one function, and where calls need
-different bodies it decides, from what the node says of itself (attributes) and of its inputs (presence, rank, sizes).
+ONNX's way to give one operator several bodies is the ``overload``. onnxruntime 1.20 to 1.23 and onnx's
+ReferenceEvaluator read past it and take the last body for every node, without a word and with wrong numbers. So there
+is one function, and where calls need different bodies it decides, from what the node says of itself (attributes) and of
+its inputs (presence, rank, sizes).
 """
 
 import math
@@ -51,7 +52,9 @@ def function_of(calls: Sequence[tuple[Call, Body]], overload: str = "") -> ir.Fu
 
 
 def _declared(item: Attribute, calls: Sequence[tuple[Call, Body]]) -> ir.Attr:
-    """The attribute as the function has it: with a default only if a node may lack it, so that nobody forgets to write it."""
+    """The attribute as the function has it: with a default only if a node may lack it, so that nobody forgets to
+    write it.
+    """
     kind = ir.AttributeType[item.kind.onnx]
     return ir.Attr(item.name, kind, None if _is_always_there(item, calls) else _ABSENT[item.kind.onnx])
 
@@ -62,7 +65,7 @@ def _is_always_there(item: Attribute, calls: Sequence[tuple[Call, Body]]) -> boo
 
 def _single(body: Body) -> tuple[list[ir.Value], list[ir.Value], list[ir.Node]]:
     """A body alone. An absent optional input keeps its place among the formal inputs, as it does on the node."""
-    inputs = []
+    inputs: list[ir.Value] = []
     for item, tensors in zip(body.call.definition.inputs, body.call.inputs, strict=True):
         if item.arity == "variadic":
             inputs.extend(body.inputs[f"{item.name}_{index}"] for index in range(len(tensors)))
@@ -100,8 +103,10 @@ def _require_presence_outside(calls: Sequence[tuple[Call, Body]]) -> None:
         dtypes = {call.dtypes.get(item.element.name) for call, _ in calls}
         if item.arity == "optional" and "bool" in dtypes:
             raise ExportError(
-                f"{definition.name}: calls in this model need different ONNX functions, and one function cannot serve an optional input of "
-                f'bool (`{item.name}`). Export with fallback="inline", which gives each call its own nodes, or with fallback="none".'
+                f"{definition.name}: calls in this model need different ONNX functions, and one function cannot "
+                "serve an optional input of "
+                f'bool (`{item.name}`). Export with fallback="inline", which gives each call its own nodes, or '
+                'with fallback="none".'
             )
 
 
@@ -119,7 +124,8 @@ class _Choice:
         self.taken.update(self.inputs)
         always = [{label for label, _ in call.tensors()} for call, _ in calls]
         self.doubtful = {label for label in labels if any(label not in found for found in always)}
-        self.hidden = any(fact.kind in ("attribute", "rank", "sizes") for fact in self.facts) or self._ranks_differ()
+        asks_more = any(fact.kind in ("attribute", "rank", "sizes") for fact in self.facts)
+        self.hidden = asks_more or self._ranks_differ() or any(body.static for body in self.bodies)
 
     def build(self) -> tuple[list[ir.Value], list[ir.Value], list[ir.Node]]:
         always = [item for item in self.definition.attributes if _is_always_there(item, self.calls)]
@@ -210,35 +216,48 @@ class _Choice:
         return self._same(given, value, kind)
 
     def _same(self, given: ir.Value, value: Any, kind: ir.DataType) -> ir.Value:
+        if kind == ir.DataType.STRING:
+            return self._same_string(given, value)
         if kind == ir.DataType.FLOAT and (value == NAN or math.isnan(value)):
             return self._op("IsNaN", [given])
-        if kind == ir.DataType.INT64:
-            value = int(value)
-        return self._op("Equal", [given, self._constant(value, dtype=kind)])
+        return self._op(
+            "Equal", [given, self._constant(int(value) if kind == ir.DataType.INT64 else value, dtype=kind)]
+        )
+
+    def _same_string(self, given: ir.Value, value: str) -> ir.Value:
+        """Compares two entries of one tensor: onnx's ReferenceEvaluator takes strings of different length for
+        different types.
+        """
+        as_list = self._op("Reshape", [given, self._constant([1], dtype=ir.DataType.INT64)])
+        both = self._op("Concat", [as_list, self._op("Constant", [], value_strings=[value])], axis=0)
+        first, second = (
+            self._op("Gather", [both, self._constant(index, dtype=ir.DataType.INT64)], axis=0) for index in (0, 1)
+        )
+        return self._op("Equal", [first, second])
 
     def _same_list(self, given: ir.Value, value: Sequence[Any], kind: ir.DataType) -> ir.Value:
-        """Whether two lists are equal: as long, and then each entry. The entries are only compared if they are as many."""
+        """Whether two lists are equal: as long, and then each entry.
+
+        The list is padded, not compared in a branch: onnxruntime reads past its end there, ahead of time, where it is
+        constant.
+        """
         length = self._constant(len(value), dtype=ir.DataType.INT64)
         as_long = self._op("Equal", [self._op("Size", [given]), length])
         if not value:
             return as_long
-        inside: list[ir.Node] = []
-        every: ir.Value | None = None
+        if kind == ir.DataType.STRING:
+            padding = self._op("Constant", [], value_strings=[""] * len(value))
+        else:
+            padding = self._constant([0] * len(value), dtype=kind)
+        padded = self._op("Concat", [given, padding], axis=0)
+        answers = [as_long]
         for position, entry in enumerate(value):
-            index = self._constant(position, inside, dtype=ir.DataType.INT64)
-            one = self._op("Gather", [given, index], inside, axis=0)
-            if kind == ir.DataType.FLOAT and (entry == NAN or math.isnan(entry)):
-                same = self._op("IsNaN", [one], inside)
-            else:
-                wanted = int(entry) if kind == ir.DataType.INT64 else entry
-                same = self._op("Equal", [one, self._constant(wanted, inside, dtype=kind)], inside)
-            every = same if every is None else self._op("And", [every, same], inside)
-        assert every is not None
-        otherwise: list[ir.Node] = []
-        no = self._constant(False, otherwise, dtype=ir.DataType.BOOL)
-        return self._if(as_long, inside, [every], otherwise, [no], self.nodes)[0]
+            index = self._constant(position, dtype=ir.DataType.INT64)
+            answers.append(self._same(self._op("Gather", [padded, index], axis=0), entry, kind))
+        return self._all(answers)
 
-    # The answers. A runtime checks types and shapes in branches that are never taken, too: what they read tells neither.
+    # The answers. A runtime checks types and shapes in branches that are never taken, too: what they read tells
+    # neither.
 
     def _choose(self, cases: Sequence[Case], conditions: Sequence[ir.Value], into: list[ir.Node]) -> list[ir.Value]:
         found, outputs = self._branch(cases[0].body)
@@ -275,7 +294,8 @@ class _Choice:
         found: list[ir.Node] = []
         for label, value in body.inputs.items():
             value.replace_all_uses_with(self._read(body, label, found))
-        # onnx's ReferenceEvaluator knows no defaults of a function's attributes: one that a node may lack is read where it is there.
+        # onnx's ReferenceEvaluator knows no defaults of a function's attributes: one that a node may lack is read
+        # where it is there.
         sometimes = [item for item in self.definition.attributes if not _is_always_there(item, self.calls)]
         found.extend(_attribute_constants(sometimes, [body]))
         found.extend(body.nodes)
@@ -296,7 +316,9 @@ class _Choice:
         return given
 
     def _through_sequence(self, first: ir.Value, second: ir.Value | None, into: list[ir.Node]) -> ir.Value:
-        """A value that has been in a sequence is not a constant to an optimizer, and beside one of another rank it has no shape."""
+        """A value that has been in a sequence is not a constant to an optimizer, and beside one of another rank it
+        has no shape.
+        """
         found = self._op("SequenceConstruct", [first] if second is None else [first, second], into)
         index = self._constant(0 if second is None else 1, into, dtype=ir.DataType.INT64)
         return self._op("SequenceAt", [found, index], into)
@@ -308,7 +330,7 @@ class _Choice:
 
 
 def _lowest_integer(dtype: ir.DataType) -> int:
-    return 0 if dtype.name.startswith("U") else -(2 ** (dtype.itemsize * 8 - 1))
+    return 0 if dtype.name.startswith("U") else -(1 << (int(dtype.itemsize * 8) - 1))
 
 
 def _is_entry(label: str, name: str) -> bool:

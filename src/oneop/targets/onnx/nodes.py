@@ -44,12 +44,14 @@ def _require_float32(definition: Definition, item: Attribute, values: list[float
             struct.pack("<f", value)
         except OverflowError:
             raise ExportError(
-                f"{definition.name}: attribute `{item.name}` is {value!r}; ONNX keeps floats in 32 bits, whose largest is 3.4e38. "
+                f"{definition.name}: attribute `{item.name}` is {value!r}; ONNX keeps floats in 32 bits, whose "
+                "largest is 3.4e38. "
                 "Export with a smaller value."
             ) from None
         if value != 0.0 and math.isfinite(value) and float32(value) == 0.0:
             raise ExportError(
-                f"{definition.name}: attribute `{item.name}` is {value!r}; ONNX keeps floats in 32 bits, where that is zero. "
+                f"{definition.name}: attribute `{item.name}` is {value!r}; ONNX keeps floats in 32 bits, where "
+                "that is zero. "
                 "Export with a larger value."
             )
 

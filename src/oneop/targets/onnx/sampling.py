@@ -1,4 +1,6 @@
-"""Example inputs for tracing a reference: sizes that fit the definition, as different from each other as they may be."""
+"""Example inputs for tracing a reference: sizes that fit the definition, as different from each other as they may
+be.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

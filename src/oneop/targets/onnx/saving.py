@@ -23,7 +23,9 @@ def require_writable(path: str | os.PathLike[str]) -> Path:
 
 
 def save(program: ONNXProgram, target: Path, **options: Any) -> None:
-    """Writes beside the target first, then moves: the weights' own file, if there is one, before the model that names it."""
+    """Writes beside the target first, then moves: the weights' own file, if there is one, before the model that names
+    it.
+    """
     try:
         with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
             program.save(Path(folder) / target.name, **options)
@@ -31,5 +33,6 @@ def save(program: ONNXProgram, target: Path, **options: Any) -> None:
                 os.replace(file, target.parent / file.name)
     except OSError as error:
         raise ExportError(
-            f"oneop.export: {target} could not be written: {error.strerror or error}. Nothing was changed there; free the disk, or give another path."
+            f"oneop.export: {target} could not be written: {error.strerror or error}. What was there is "
+            "unchanged; free the disk, or give another path."
         ) from error

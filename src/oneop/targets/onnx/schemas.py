@@ -72,7 +72,7 @@ def _output(definition: Definition, item: Output) -> OpSchema.FormalParameter:
 
 def _attribute(definition: Definition, item: Attribute) -> OpSchema.Attribute:
     if item.is_required or item.default is None:
-        kind = OpSchema.AttrType.__members__[item.kind.onnx]
+        kind = getattr(OpSchema.AttrType, item.kind.onnx)
         return OpSchema.Attribute(item.name, kind, "", required=item.is_required and not item.optional)
     default = nodes.attribute(definition, item, item.default)
     return OpSchema.Attribute(item.name, nodes.proto(default), "")

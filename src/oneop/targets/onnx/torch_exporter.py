@@ -1,10 +1,11 @@
 """Everything here that rests on how torch 2.13's ONNX exporter works inside. Nothing else in oneop does.
 
-While torch translates a graph, onnxscript's current evaluator records nodes. After that torch calls ``convert_version`` and
-``optimize`` of its handle to onnxscript, and both replace every model-local function by its body. So a function can only be
-added between the two, at the opset version the model then has, and has to be out of the way of the second.
+While torch translates a graph, onnxscript's current evaluator records nodes. After that torch calls ``convert_version``
+and ``optimize`` of its handle to onnxscript, and both replace every model-local function by its body. So a function can
+only be added between the two, at the opset version the model then has, and has to be out of the way of the second.
 """
 
+import copy
 import functools
 import threading
 from collections.abc import Callable, Sequence
@@ -12,10 +13,7 @@ from typing import Any
 
 import onnx
 import onnx_ir as ir
-import torch
 from onnxscript import evaluator
-
-from oneop.errors import ExportError
 
 _lock = threading.Lock()
 _PATCHED = "_oneop_hooks"
@@ -30,13 +28,14 @@ def record_node(
 ) -> Any:
     """Adds a node to the graph that torch is translating; returns its output, or the sequence of its outputs.
 
-    The recorder knows how to make outputs that torch's own translations can compute with, so it is asked for a node without
-    inputs, which then gets exactly ours: it would drop trailing absent ones.
+    The recorder makes outputs that torch's own translations can compute with. It is asked for a node without inputs,
+    which then gets exactly ours: the recorder would drop absent ones at the end.
     """
     domain, op_type = identifier
     formal = [onnx.defs.OpSchema.FormalParameter(f"output_{index}", "tensor(float)") for index in range(outputs)]
     blank = onnx.defs.OpSchema(op_type, domain, 1, outputs=formal)
-    result = evaluator.default().eval(blank, [], {})
+    recorder: Any = evaluator.default()
+    result = recorder.eval(blank, [], {})
     node = (result if outputs == 1 else result[0]).producer()
     node.resize_inputs(len(inputs))
     for index, value in enumerate(inputs):
@@ -51,24 +50,23 @@ def install_hooks(
     complete: Callable[[ir.Model], None],
     functions_of: Callable[[ir.Model], list[ir.Function]],
     restore_inputs: Callable[[ir.Model], None],
-) -> None:
-    """Has torch's exporter call ``complete`` after a model has its final opset version, leave ``functions_of`` it in peace,
-    and call ``restore_inputs`` after its optimizer, which drops trailing absent inputs.
+) -> bool:
+    """Makes torch's exporter finish models that hold nodes of oneop's; other models come out as ever.
 
-    For models without a node of oneop's, both do nothing.
+    It calls ``complete`` after a model has its final opset version, keeps the functions that ``functions_of`` names from
+    its optimizer, and calls ``restore_inputs`` after that, because the optimizer drops absent inputs at the end. Returns
+    whether this torch has an exporter of that kind.
     """
     with _lock:
         try:
-            from torch.onnx._internal._lazy_import import onnxscript_apis
+            from torch.onnx._internal._lazy_import import onnxscript_apis  # type: ignore[attr-defined]
 
             if getattr(onnxscript_apis, _PATCHED, False) is True:
-                return
+                return True
             convert, optimize = onnxscript_apis.convert_version, onnxscript_apis.optimize
-        except (ImportError, AttributeError) as error:
-            raise ExportError(
-                f"oneop.onnx.translations: torch {torch.__version__} has another exporter inside than oneop knows (torch 2.13). "
-                "Call oneop.export, which does not depend on it."
-            ) from error
+        except (ImportError, AttributeError):
+            return False
+        _share_registry()
 
         @functools.wraps(convert)
         def convert_version(model: ir.Model, target_version: int) -> ir.Model:
@@ -92,3 +90,28 @@ def install_hooks(
         onnxscript_apis.convert_version = convert_version
         onnxscript_apis.optimize = optimize_around
         setattr(onnxscript_apis, _PATCHED, True)
+        return True
+
+
+def _share_registry() -> None:
+    """Has torch read its table of translations once a process, not once an export: that takes longer than all else.
+
+    Each body is an export of its own. Where torch has no such table any more, nothing changes.
+    """
+    try:
+        from torch.onnx._internal.exporter._registration import ONNXRegistry
+
+        read = ONNXRegistry.from_torchlib
+    except (ImportError, AttributeError):
+        return
+    known: dict[tuple[Any, ...], Any] = {}
+
+    def from_torchlib(*args: Any, **kwargs: Any) -> Any:
+        key = (*args, *sorted(kwargs.items()))
+        if key not in known:
+            known[key] = read(*args, **kwargs)
+        mine = copy.copy(known[key])
+        mine.functions = {target: list(found) for target, found in known[key].functions.items()}
+        return mine
+
+    ONNXRegistry.from_torchlib = staticmethod(from_torchlib)  # type: ignore[method-assign]

@@ -1,4 +1,6 @@
-"""Traces an operator's reference with torch.export: sizes free and float attributes symbolic where the reference allows it."""
+"""Traces an operator's reference with torch.export: sizes free and float attributes symbolic where the reference
+allows it.
+"""
 
 import logging
 import warnings
@@ -15,19 +17,23 @@ from oneop.targets.onnx.calls import Call
 from oneop.targets.onnx.nodes import float32
 
 _TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 5e-2}
-"""How far a result may be from the one with Python's floats, relative to 1 or to the result: a few roundings of the dtype."""
+"""How far a result may be from the one with Python's floats, relative to 1 or to the result: a few roundings of the
+dtype.
+"""
 
 
 @dataclass(frozen=True)
 class Trace:
-    """A reference as a graph. ``symbolic`` names the float attributes that are its last inputs; the others are constants in it."""
+    """A reference as a graph. ``symbolic`` names the float attributes that are its last inputs; the others are
+    constants in it.
+    """
 
     program: torch.export.ExportedProgram
     symbolic: tuple[str, ...]
     static: bool
 
 
-class Refusal(Exception):
+class RefusedError(Exception):
     """A trace that was tried is not to be had, or not to be trusted."""
 
 
@@ -45,7 +51,7 @@ def trace(call: Call) -> Trace:
         for symbolic in _selections(call, floats, static):
             try:
                 return _trace(call, symbolic, static)
-            except Refusal as refusal:
+            except RefusedError as refusal:
                 reasons.append(refusal)
     cause = reasons[-1].__cause__ or reasons[-1]
     raise no_fallback(call, first_line(cause)) from cause
@@ -59,7 +65,8 @@ def no_fallback(call: Call, cause: str) -> ExportError:
     )
     return ExportError(
         f"{call.definition.name}: its reference cannot become an ONNX function: {cause}. "
-        f'{rewrite or "Write a reference, or export"} with fallback="none" and run the file with the operator\'s native library.'
+        f'{rewrite or "Write a reference, or export"} with fallback="none" and run the file with the operator\'s '
+        "native library."
     )
 
 
@@ -82,7 +89,7 @@ def _selections(call: Call, floats: Sequence[str], static: bool) -> Iterator[tup
 def _is_possible(call: Call, symbolic: tuple[str, ...], static: bool) -> bool:
     try:
         _trace(call, symbolic, static)
-    except Refusal:
+    except RefusedError:
         return False
     return True
 
@@ -98,7 +105,7 @@ def _trace(call: Call, symbolic: tuple[str, ...], static: bool) -> Trace:
                 _Reference(call, symbolic), (*tensors, *scalars), dynamic_shapes=(tuple(dims),), strict=False
             )
         except Exception as error:
-            raise Refusal("torch.export") from error
+            raise RefusedError("torch.export") from error
         _require_free(program, dims)
         if symbolic:
             _require_agreement(call, program, symbolic, shapes)
@@ -144,7 +151,7 @@ def _shapes(call: Call, static: bool) -> list[tuple[int, ...]]:
     if static:
         candidates = candidates[-1:]
     if not candidates:
-        raise Refusal(f"no sizes fit the definition with {dict(call.attributes)}")
+        raise RefusedError(f"no sizes fit the definition with {dict(call.attributes)}")
     for shapes in candidates:
         try:
             inputs, attributes = _arguments(call, sampling.tensors(call, shapes))
@@ -165,7 +172,7 @@ def _require_free(program: torch.export.ExportedProgram, dims: Sequence[dict[int
     for node, axes in zip(own, dims, strict=True):
         for axis in axes:
             if isinstance(node.meta["val"].shape[axis], int):
-                raise Refusal(
+                raise RefusedError(
                     f"the trace holds only for size {node.meta['val'].shape[axis]} in dimension {axis} of an input"
                 )
 
@@ -173,7 +180,9 @@ def _require_free(program: torch.export.ExportedProgram, dims: Sequence[dict[int
 def _require_agreement(
     call: Call, program: torch.export.ExportedProgram, symbolic: Sequence[str], shapes: Sequence[tuple[int, ...]]
 ) -> None:
-    """With symbolic floats the graph has to give what the reference gives with Python's floats, at the call's values and at others."""
+    """With symbolic floats the graph has to give what the reference gives with Python's floats, at the call's values
+    and at others.
+    """
     module = program.module()
     given = [float32(float(call.attributes[name])) for name in symbolic]
     for number, values in enumerate(
@@ -184,14 +193,16 @@ def _require_agreement(
             wanted = _run(call, tensors, dict(zip(symbolic, values, strict=True)))
         except Exception as error:  # the author's code may raise anything
             if number == 0:
-                raise Refusal("the reference does not run on the example inputs, so nothing can be compared") from error
+                raise RefusedError(
+                    "the reference does not run on the example inputs, so nothing can be compared"
+                ) from error
             continue
         try:
             found = module(*tensors, *(torch.tensor(value, dtype=torch.float32) for value in values))
         except Exception as error:
-            raise Refusal("the trace does not run where the reference does") from error
+            raise RefusedError("the trace does not run where the reference does") from error
         if len(wanted) != len(found) or not all(map(_close, wanted, found)):
-            raise Refusal("the trace differs from the reference")
+            raise RefusedError("the trace differs from the reference")
 
 
 def _close(wanted: torch.Tensor, found: torch.Tensor) -> bool:

@@ -1,4 +1,6 @@
-"""The translation table for torch.onnx.export: each call of an operator becomes one node, with every attribute written out."""
+"""The translation table for torch.onnx.export: each call of an operator becomes one node, with every attribute
+written out.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -15,8 +17,8 @@ if TYPE_CHECKING:
     from oneop.operator import Operator
 
 Fallback = Literal["function", "inline", "none"]
-"""What a file holds for a runtime that has no kernel of an operator: a model-local function beside the node; the reference's nodes
-in place of the node; nothing."""
+"""What a file holds for a runtime that has no kernel of an operator: a model-local function beside the node; the
+reference's nodes in place of the node; nothing."""
 
 Table = dict[Callable[..., Any], Callable[..., Any]]
 
@@ -28,7 +30,8 @@ def table(fallback: str | None) -> Table:
 def require_fallback(fallback: str) -> None:
     if fallback not in get_args(Fallback):
         raise ExportError(
-            f"oneop.export: fallback is {fallback!r}. Pass one of {', '.join(repr(name) for name in get_args(Fallback))}."
+            f"oneop.export: fallback is {fallback!r}. Pass one of "
+            f"{', '.join(repr(name) for name in get_args(Fallback))}."
         )
 
 
@@ -57,22 +60,15 @@ def definition_name(operator: "Operator") -> str:
 
 
 def _input_values(definition: Definition, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-    """One entry an input: a value, None, or a list of values. torch leaves out trailing ones that equal their default."""
-    given = list(args) + [kwargs.get(item.name) for item in definition.inputs[len(args) :]]
-    return given
+    """One entry an input: a value, None, or a list of values. torch leaves out trailing ones that equal their
+    default.
+    """
+    return list(args) + [kwargs.get(item.name) for item in definition.inputs[len(args) :]]
 
 
 def _attribute_values(definition: Definition, kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Every attribute: torch leaves out those that equal the schema's default."""
-    values = {item.name: kwargs.get(item.name, item.default) for item in definition.attributes}
-    for name, value in values.items():
-        for entry in value if isinstance(value, list | tuple) else [value]:
-            if isinstance(entry, ir.Value):
-                raise ExportError(
-                    f"{definition.name}: attribute `{name}` is computed by the model (`{entry.name}`), and the attributes of an ONNX node are "
-                    "constants. Pass a Python number, or make it an input of the operator."
-                )
-    return values
+    return {item.name: kwargs.get(item.name, item.default) for item in definition.attributes}
 
 
 def _present(value: Any) -> Sequence[ir.Value]:
@@ -82,7 +78,8 @@ def _present(value: Any) -> Sequence[ir.Value]:
 
 
 def _tensor(value: ir.Value) -> Tensor:
-    assert value.dtype is not None and value.shape is not None, "torch's exporter sets the type of every value"
+    assert value.dtype is not None, "torch's exporter sets the type of every value"
+    assert value.shape is not None, "torch's exporter sets the shape of every value"
     sizes = tuple(size if isinstance(size, int) else None for size in value.shape)
     return Tensor(nodes.dtype_name(value.dtype), sizes)
 
@@ -95,7 +92,8 @@ def _outputs(definition: Definition, tensors: Sequence[Sequence[Tensor]]) -> int
     ]
     if variadic and len(definition.outputs) > 1:
         raise ExportError(
-            f"{definition.name}: output `{variadic[0].name}` is a list beside other outputs, which torch's ONNX exporter cannot write. "
+            f"{definition.name}: output `{variadic[0].name}` is a list beside other outputs, which torch's ONNX "
+            "exporter cannot write. "
             "Export the model without this gradient."
         )
     return sum(counts[item.mirrors or ""] for item in variadic) or len(definition.outputs)
