@@ -32,13 +32,23 @@ def test_variadic_inputs_and_several_outputs(dtype: str, count: int) -> None:
     assert_right(operator("totals"), [floats(4, 3, dtype=dtype) for _ in range(count)])
 
 
-@pytest.mark.parametrize("used", [("total", "count"), ("total",), ("total", "", "largest"), ("", "", "largest")])
-def test_outputs_that_the_model_does_not_use(used: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("used", ["total", "count", "largest"])
+def test_outputs_that_nobody_asks_for(used: str) -> None:
     inputs = [floats(4, 3), floats(4, 3)]
     expected = dict(zip(("total", "count", "largest"), reference(operator("totals"), inputs, {}), strict=True))
-    results = session(model(operator("totals"), inputs, outputs=used)).run(None, feeds(inputs))
-    for name, result in zip([name for name in used if name], results, strict=True):
-        np.testing.assert_allclose(result, expected[name], rtol=2e-5, atol=2e-5)
+    made = model(operator("totals"), inputs)
+    for output in [output for output in made.graph.output if output.name != used]:
+        made.graph.output.remove(output)
+    (result,) = session(made).run(None, feeds(inputs))
+    np.testing.assert_allclose(result, expected[used], rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("named", [("total", "count"), ("total",), ("total", "", "largest"), ("", "count", "largest")])
+def test_a_node_that_does_not_name_all_outputs_is_refused(named: tuple[str, ...]) -> None:
+    """By ONNX Runtime. Were they optional, its shape inference would write past the end of an array of its own."""
+    inputs = [floats(4, 3), floats(4, 3)]
+    with pytest.raises(Exception, match="the_node"):
+        session(model(operator("totals"), inputs, outputs=named))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -16,6 +16,7 @@ What ONNX Runtime decides, and oneop cannot change:
   are reported all the same.
 - Before 1.25, a kernel could not read a list of strings. There, one process can use one value for each such attribute
   of an operator without optional inputs; anything else is refused.
+- A node names all outputs of its operator, those that nobody uses too.
 - Attributes of type float have 32 bits in ONNX.
 """
 

@@ -228,6 +228,8 @@ static void set_outputs(const inference *self, OrtShapeInferContext *context) {
   const OrtApi *api = self->op->api;
   size_t index = 0;
   for (int32_t i = 0; i < self->op->text->n_outputs; ++i) {
+    if (self->op->text->outputs[i].arity == ORT_VARIADIC)
+      return; /* the node may have fewer of these, and nothing here says how many; table.py says why that matters */
     for (int64_t j = 0; j < self->outputs[i].count; ++j, ++index) {
       const oneop_tensor *tensor = &self->outputs[i].tensors[j];
       char names[ONEOP_MAX_NDIM][MAX_NAME];
@@ -255,7 +257,7 @@ static void set_outputs(const inference *self, OrtShapeInferContext *context) {
       if (info != NULL)
         ORT_CALL(api, ReleaseTensorTypeAndShapeInfo)(info);
       if (!set)
-        return; /* the node has no more outputs than this */
+        return;
     }
   }
 }

@@ -135,12 +135,13 @@ class _Writer:
 
 
 def _arity(definition: Definition, item: Input | Output) -> str:
+    """Every output is required, used or not: ONNX Runtime does not tell shape inference how many outputs a node has,
+    and setting the shape of one that is not there writes past the end of an array in it."""
     if isinstance(item, Input):
         return _ARITIES[item.arity]
     if item.mirrors and definition.input(item.mirrors).arity == "variadic":
         return "ORT_VARIADIC"
-    alone = len(definition.outputs) == 1
-    return "ORT_REQUIRED" if alone else "ORT_OPTIONAL"  # a model may leave some of several unused
+    return "ORT_REQUIRED"
 
 
 def _dim(definition: Definition, dim: Dim, is_input: bool) -> str:
