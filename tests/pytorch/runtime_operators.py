@@ -68,7 +68,7 @@ def largest(x: Float[Tensor, "n"]) -> Largest:
 
 @largest.gradient
 def largest_grad(grad_value: Tensor, x: Tensor, index: Tensor) -> Tensor:
-    return grad_value * torch.nn.functional.one_hot(index, x.shape[0]).to(x.dtype)
+    return grad_value * (torch.arange(x.shape[0]) == index).to(x.dtype)
 
 
 @oneop.op("runtime::exponential", kernels=SOURCES)
@@ -93,15 +93,15 @@ def parts(x: Float[Tensor, "n"], *, bound: float = 0.0) -> Parts:
 
 
 class Found(NamedTuple):
+    values: Float[Tensor, "?count"]  # first, because opcheck adds what comes behind to it
     places: Int64[Tensor, "?count"]
-    values: Float[Tensor, "?count"]
 
 
 @oneop.op("runtime::find", kernels=SOURCES)
 def find(x: Float[Tensor, "n"], *, mode: str = "right") -> Found:
     """Where x is not 0. Other modes break the rules."""
     (places,) = x.nonzero(as_tuple=True)
-    return Found(places, x[places])
+    return Found(x[places], places)
 
 
 @oneop.op("runtime::transpose", kernels=SOURCES, layout="strided")

@@ -93,7 +93,7 @@ def test_optional_variadic_and_several() -> None:
 
 
 def test_sizes_that_the_kernel_finds() -> None:
-    places, values = ops.find(torch.tensor([0.0, 3.0, 0.0, 4.0]))
+    values, places = ops.find(torch.tensor([0.0, 3.0, 0.0, 4.0]))
     assert places.tolist() == [1, 3] and values.tolist() == [3.0, 4.0]
     assert ops.find(torch.zeros(3)).places.shape == (0,)
 
@@ -188,12 +188,12 @@ REFUSED = {
     "piece that fails": (lambda call: call.trouble(X, mode="parallel"), "runtime::trouble: piece "),
     "no size": (
         lambda call: call.find(X, mode="forget"),
-        "runtime::find: the kernel gave output `places` no size. Call ctx.resize (in C: oneop_resize) on it before the "
+        "runtime::find: the kernel gave output `values` no size. Call ctx.resize (in C: oneop_resize) on it before the "
         "end.",
     ),
     "sizes that differ": (
         lambda call: call.find(X, mode="differ"),
-        "runtime::find: the kernel gave `?count` the sizes 3 and 4. Give it one.",
+        "runtime::find: the kernel gave `?count` the sizes 4 and 3. Give it one.",
     ),
     "negative size": (lambda call: call.find(X, mode="negative"), "runtime::find: "),
     "no kernel and no reference": (lambda call: call.native(X.double()), "runtime::native: there is no kernel for "),

@@ -95,8 +95,8 @@ template <class T>
 void find(const find_args<T>& a, oneop::Context& context) {
   const int64_t count = a.n - std::count(a.x.begin(), a.x.end(), T(0));
   if (a.mode == "forget") return;
-  const auto places = context.resize(a.places, {count});
   const auto values = context.resize(a.values, {a.mode == "differ" ? count + 1 : a.mode == "negative" ? -1 : count});
+  const auto places = context.resize(a.places, {count});
   for (int64_t i = 0, k = 0; i < a.n; ++i)
     if (a.x(i) != T(0)) {
       places(k) = i;
