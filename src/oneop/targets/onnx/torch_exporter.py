@@ -53,9 +53,9 @@ def install_hooks(
 ) -> bool:
     """Makes torch's exporter finish models that hold nodes of oneop's; other models come out as ever.
 
-    It calls ``complete`` after a model has its final opset version, keeps the functions that ``functions_of`` names from
-    its optimizer, and calls ``restore_inputs`` after that, because the optimizer drops absent inputs at the end. Returns
-    whether this torch has an exporter of that kind.
+    It calls ``complete`` after a model has its final opset version, keeps the functions that ``functions_of`` names
+    from its optimizer, and calls ``restore_inputs`` after that, because the optimizer drops absent inputs at the end.
+    Returns whether this torch has an exporter of that kind.
     """
     with _lock:
         try:
