@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from gallery.gallery import EXAMPLES, Example, gradient_counts, linear, take
+from gallery.gallery import EXAMPLES, Example, every_attribute, gradient_counts, linear, take
 from torch import Tensor
 from torch.autograd import forward_ad
 from torch.utils.checkpoint import checkpoint
@@ -342,3 +342,13 @@ def test_every_kernel_of_the_gallery_runs_natively():
         if example.op.has_kernels:
             example.op(*example.inputs(), **example.attributes)
             assert example.op.definition.name in native.attached
+
+
+def test_choices_are_checked_by_the_library_too():
+    x = torch.randn(3)
+    for call in (every_attribute, torch.ops.gallery.every_attribute):
+        with pytest.raises(CallError) as caught:
+            call(x, scale=1.0, mode="sun", names=["a"])
+        assert str(caught.value) == (
+            "gallery::every_attribute: attribute `mode` is 'sun', not one of 'sum', 'product'. Pass one of these."
+        )

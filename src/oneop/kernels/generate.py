@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from oneop.definition.attributes import AttributeKind
 from oneop.definition.dims import Anything, Binary, Call, Dim, Expr, Name, Number, Shape, Unknown, names
@@ -336,6 +336,33 @@ def _shown(value: object) -> str:
 
 
 @dataclass(frozen=True)
+class Choices:
+    """The values that a ``Literal`` attribute may have, as the table's C writes them."""
+
+    number: int
+    name: str
+    given: tuple[Any, ...]
+
+    @property
+    def are_strings(self) -> bool:
+        return isinstance(self.given[0], str)
+
+    @property
+    def count(self) -> int:
+        return len(self.given)
+
+    @property
+    def shown(self) -> str:
+        return ", ".join(map(repr, self.given))
+
+    @property
+    def values(self) -> str:
+        strings = (f"{{{c_string(value)}, {len(value.encode())}}}" for value in self.given if isinstance(value, str))
+        numbers = (f"INT64_C({value})" for value in self.given if not isinstance(value, str))
+        return f"{{{', '.join((*strings, *numbers))}}}"
+
+
+@dataclass(frozen=True)
 class Kernel:
     """One operator's kernel, as the templates see it."""
 
@@ -360,6 +387,11 @@ class Kernel:
     @property
     def combinations(self) -> tuple[Combination, ...]:
         return self.spec.combinations()
+
+    @property
+    def choices(self) -> list["Choices"]:
+        attributes = enumerate(self.definition.attributes)
+        return [Choices(number, item.name, item.choices) for number, item in attributes if item.choices is not None]
 
     # ---- fields
 

@@ -52,11 +52,23 @@ typedef struct oneop_parameter {
   int32_t mirrors; /* an output that has the shapes of this input, or -1 */
 } oneop_parameter;
 
+/* The values that a `Literal` attribute may have. */
+typedef struct oneop_choices {
+  int32_t attribute;
+  const char *name;
+  const char *shown;
+  const oneop_string *strings; /* NULL for ints */
+  const int64_t *ints;
+  int32_t n_values;
+} oneop_choices;
+
 typedef struct oneop_signature {
   const char *name;
   const char *const *groups; /* names of the leading groups */
   const oneop_parameter *inputs, *outputs;
   int32_t n_inputs, n_outputs, n_dims, n_groups;
+  const oneop_choices *choices; /* one an attribute that has some */
+  int32_t n_choices;
 } oneop_signature;
 
 /* Which tensor gave a name its size: an input (-1: none did) and an element of it. */
@@ -472,6 +484,41 @@ static inline int oneop_size_output(const oneop_fitting *fitting, int32_t number
 }
 
 /* What `shapes` in oneop.h does. `sources` and `groups` have room for one entry a name and a leading group. */
+static inline bool oneop_is_choice(const oneop_choices *choices, const oneop_attribute *given) {
+  if (given->kind == ONEOP_NONE)
+    return true;
+  for (int32_t i = 0; i < choices->n_values; ++i) {
+    if (!choices->strings) {
+      if (choices->ints[i] == given->value.i)
+        return true;
+      continue;
+    }
+    const oneop_string wanted = choices->strings[i], found = given->value.s;
+    if (wanted.size == found.size && memcmp(wanted.data, found.data, (size_t)found.size) == 0)
+      return true;
+  }
+  return false;
+}
+
+static inline int oneop_check_choices(const oneop_fitting *fitting) {
+  for (int32_t i = 0; i < fitting->signature->n_choices; ++i) {
+    const oneop_choices *choices = &fitting->signature->choices[i];
+    const oneop_attribute *given = &fitting->call->attributes[choices->attribute];
+    if (oneop_is_choice(choices, given))
+      continue;
+    oneop_text text = {0, {0}};
+    oneop_append(&text, "%s: attribute `%s` is ", fitting->signature->name, choices->name);
+    if (given->kind == ONEOP_INT)
+      oneop_append(&text, "%lld", (long long)given->value.i);
+    else
+      oneop_append(&text, "'%.*s'", (int)(given->value.s.size < 200 ? given->value.s.size : 200), given->value.s.data);
+    oneop_append(&text, ", not one of %s. Pass one of these.", choices->shown);
+    fitting->call->context->fail(fitting->call->context, text.data);
+    return 1;
+  }
+  return 0;
+}
+
 static inline int oneop_fit(const oneop_signature *signature, const oneop_call *call, oneop_source *sources,
                             oneop_group *groups) {
   oneop_fitting fitting = {signature, call, sources, groups};
@@ -483,7 +530,7 @@ static inline int oneop_fit(const oneop_signature *signature, const oneop_call *
     groups[i].source.input = -1;
     groups[i].ndim = 0;
   }
-  if (oneop_check_counts(&fitting))
+  if (oneop_check_counts(&fitting) || oneop_check_choices(&fitting))
     return 1;
   if (oneop_fit_inputs(&fitting, oneop_fit_tensor))
     return 1;
