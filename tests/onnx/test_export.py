@@ -275,6 +275,7 @@ def test_keyword_arguments_of_the_model(tmp_path: Path) -> None:
             "exporter keeps "
             "the operators.",
         ),
+        ({"opset_version": 17}, "oneop.export: opset_version is 17. Give 18 or newer, or leave it out."),
         ({"f": "model.onnx"}, "oneop.export: there is no option `f`. Give the file as the third argument, `path`."),
     ],
 )
@@ -282,6 +283,17 @@ def test_options_that_make_no_sense_are_refused(tmp_path: Path, options: dict[st
     with pytest.raises(oneop.ExportError) as caught:
         oneop.export(Net(), EXAMPLE, tmp_path / "model.onnx", **options)
     assert str(caught.value) == message
+
+
+def test_an_older_opset_through_torch_is_refused_too() -> None:
+    table = oneop.onnx.translations()
+    with pytest.raises(oneop.ExportError) as caught:
+        torch.onnx.export(Net().eval(), EXAMPLE, custom_translation_table=table, opset_version=17, verbose=False)
+    assert str(caught.value) == (
+        "onnx_export::affine: it cannot be exported with opset_version=17. Export with 18 or newer, or leave "
+        "opset_version "
+        "out."
+    )
 
 
 # Files

@@ -9,15 +9,19 @@ from typing import Any
 import onnx_ir as ir
 from onnx_ir.passes import common
 
+from oneop.errors import ExportError
 from oneop.targets.onnx import schemas
 from oneop.targets.onnx.bodies import Body, body_of
-from oneop.targets.onnx.calls import INPUTS, MARK, Call
+from oneop.targets.onnx.calls import INPUTS, MARK, Call, Mark
 from oneop.targets.onnx.functions import FUNCTION, function_of
+
+OLDEST_OPSET = 18
+"""What torch writes by itself. For less it converts the model, and loses what is known of its nodes."""
 
 
 def complete(model: ir.Model) -> None:
     """Finishes every node of oneop's that the model has; a model without one, or a finished one, stays as it is."""
-    marked = [(node, node.meta[MARK]) for node in _nodes(model) if node.meta.get(MARK) and node.meta[MARK].fallback]
+    marked = _marked(model)
     if not marked:
         return
     fallback = marked[0][1].fallback
@@ -39,6 +43,16 @@ def complete(model: ir.Model) -> None:
             model.opset_imports.setdefault(call.definition.namespace, schemas.VERSION)
 
 
+def require_version(model: ir.Model, opset_version: int) -> None:
+    """Raises ExportError for an opset version that the model's nodes of oneop's cannot have."""
+    marked = _marked(model)
+    if marked and opset_version < OLDEST_OPSET:
+        raise ExportError(
+            f"{marked[0][1].call.definition.name}: it cannot be exported with opset_version={opset_version}. "
+            f"Export with {OLDEST_OPSET} or newer, or leave opset_version out."
+        )
+
+
 def restore_inputs(model: ir.Model) -> None:
     """Gives finished nodes back the absent inputs at their end, which torch's optimizer drops."""
     for node in _nodes(model):
@@ -49,6 +63,10 @@ def restore_inputs(model: ir.Model) -> None:
 def functions_of(model: ir.Model) -> list[ir.Function]:
     """The functions that complete has put into a model."""
     return [function for function in model.functions.values() if function.meta.get(FUNCTION)]
+
+
+def _marked(model: ir.Model) -> list[tuple[ir.Node, Mark]]:
+    return [(node, node.meta[MARK]) for node in _nodes(model) if node.meta.get(MARK) and node.meta[MARK].fallback]
 
 
 def _nodes(model: ir.Model) -> Iterator[ir.Node]:

@@ -104,7 +104,11 @@ def translations(fallback: Fallback = "function") -> Table:
 
 
 def _install_hooks() -> bool:
-    return torch_exporter.install_hooks(completing.complete, completing.functions_of, completing.restore_inputs)
+    return torch_exporter.install_hooks(
+        torch_exporter.Steps(
+            completing.require_version, completing.complete, completing.functions_of, completing.restore_inputs
+        )
+    )
 
 
 def _require_options(options: Mapping[str, Any]) -> None:
@@ -112,6 +116,11 @@ def _require_options(options: Mapping[str, Any]) -> None:
         raise ExportError(
             "oneop.export: dynamo=False, torch's older exporter, is not supported yet. Leave it out: the default "
             "exporter keeps the operators."
+        )
+    version = options.get("opset_version")
+    if version is not None and version < completing.OLDEST_OPSET:
+        raise ExportError(
+            f"oneop.export: opset_version is {version}. Give {completing.OLDEST_OPSET} or newer, or leave it out."
         )
     if "f" in options:
         raise ExportError("oneop.export: there is no option `f`. Give the file as the third argument, `path`.")

@@ -9,6 +9,7 @@ import copy
 import functools
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import onnx
@@ -46,17 +47,23 @@ def record_node(
     return result
 
 
-def install_hooks(
-    complete: Callable[[ir.Model], None],
-    functions_of: Callable[[ir.Model], list[ir.Function]],
-    restore_inputs: Callable[[ir.Model], None],
-) -> bool:
-    """Makes torch's exporter finish models that hold nodes of oneop's; other models come out as ever.
+@dataclass(frozen=True)
+class Steps:
+    """What is to happen while torch exports a model that holds nodes of oneop's; other models come out as ever.
 
-    It calls ``complete`` after a model has its final opset version, keeps the functions that ``functions_of`` names
-    from its optimizer, and calls ``restore_inputs`` after that, because the optimizer drops absent inputs at the end.
-    Returns whether this torch has an exporter of that kind.
+    ``require_version`` may refuse the opset version that the model is converted to. ``complete`` comes when it has that
+    version. ``functions_of`` names the functions that torch's optimizer may not replace by their bodies.
+    ``restore_inputs`` comes after the optimizer, which drops absent inputs at the end.
     """
+
+    require_version: Callable[[ir.Model, int], None]
+    complete: Callable[[ir.Model], None]
+    functions_of: Callable[[ir.Model], list[ir.Function]]
+    restore_inputs: Callable[[ir.Model], None]
+
+
+def install_hooks(steps: Steps) -> bool:
+    """Makes torch's exporter take the steps, once a process. Returns whether this torch has such an exporter."""
     with _lock:
         try:
             from torch.onnx._internal._lazy_import import onnxscript_apis  # type: ignore[attr-defined]
@@ -70,13 +77,14 @@ def install_hooks(
 
         @functools.wraps(convert)
         def convert_version(model: ir.Model, target_version: int) -> ir.Model:
+            steps.require_version(model, target_version)
             converted: ir.Model = convert(model, target_version)
-            complete(converted)
+            steps.complete(converted)
             return converted
 
         @functools.wraps(optimize)
         def optimize_around(model: ir.Model) -> ir.Model:
-            functions, imports = functions_of(model), dict(model.opset_imports)
+            functions, imports = steps.functions_of(model), dict(model.opset_imports)
             for function in functions:
                 del model.functions[function.identifier()]
             result: ir.Model = optimize(model)
@@ -84,7 +92,7 @@ def install_hooks(
                 result.functions[function.identifier()] = function
                 for domain in function.opset_imports:
                     result.opset_imports.setdefault(domain, imports[domain])
-            restore_inputs(result)
+            steps.restore_inputs(result)
             return result
 
         onnxscript_apis.convert_version = convert_version
