@@ -12,8 +12,8 @@
 #include "totals.h"
 #include "windows.h"
 
+#include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <stdexcept>
 #include <string_view>
 
@@ -166,7 +166,7 @@ template <class T> void failing(const failing_args<T> &a, oneop::Context &ctx) {
     break;
   }
   const auto out = ctx.resize(a.out, {a.n});
-  std::memcpy(out.data, a.x.data, static_cast<std::size_t>(a.n) * sizeof(T));
+  std::copy(a.x.begin(), a.x.end(), out.begin());
 }
 
 template <class T> void nested(const nested_args<T> &a, oneop::Context &ctx) {
@@ -182,5 +182,5 @@ template <class T> void nested(const nested_args<T> &a, oneop::Context &ctx) {
           rows[i * a.m + j] = a.x(i, j) + *ones;
       });
   });
-  std::memcpy(a.out.data, rows, static_cast<std::size_t>(a.n * a.m) * sizeof(T));
+  std::copy(rows, rows + a.n * a.m, a.out.begin());
 }
