@@ -29,7 +29,9 @@ class Row:
         return self.measured.ratio <= self.bound
 
 
-def compare(ours: Callable[[int], None], peer: Callable[[int], None], *, count: int = 500, rounds: int = 60) -> Measured:
+def compare(
+    ours: Callable[[int], None], peer: Callable[[int], None], *, count: int = 500, rounds: int = 60
+) -> Measured:
     """Runs ``count`` calls of each in turns; medians over the rounds.
 
     Each argument takes the number of calls to make. The order alternates, so that neither side always comes second.

@@ -1,0 +1,10 @@
+"""PyTorch: calls and gradients against hand-written operators, and what compiling costs."""
+
+from benchmarks.measure import Row
+
+
+def rows() -> list[Row]:
+    """The rows of the table, the quick ones first."""
+    from benchmarks.pytorch import building, calls
+
+    return [*calls.rows(), *building.rows()]

@@ -1,7 +1,7 @@
 #include "muladd.h"
 
-template <class T>
-void muladd(const muladd_args<T>& a, oneop::Context&) {
+template <class T> void muladd(const muladd_args<T> &a, oneop::Context &) {
   const T alpha = static_cast<T>(a.alpha);
-  for (int64_t i = 0; i < a.batch * a.n; ++i) a.out.data[i] = alpha * a.x.data[i] * a.w.data[i];
+  for (int64_t i = 0; i < a.batch * a.n; ++i)
+    a.out.data[i] = alpha * a.x.data[i] * a.w.data[i];
 }

@@ -120,8 +120,15 @@ def rows(x: Float[Tensor, "n k"], *, grain: int = 1) -> Float[Tensor, "n"]:
     return x.sum(1)
 
 
+@oneop.op("runtime::pieces", kernels=SOURCES, native_only=True)
+def pieces(x: Float[Tensor, "n"], *, grain: int = 1) -> Int64[Tensor, "n"]:
+    """The beginning of the piece of work that each element was part of."""
+
+
 @oneop.op("runtime::trouble", kernels=SOURCES)
-def trouble(x: Float[Tensor, "n"], *, mode: Literal["fail", "throw", "parallel", "none"] = "none") -> Float[Tensor, "n"]:
+def trouble(
+    x: Float[Tensor, "n"], *, mode: Literal["fail", "throw", "parallel", "none"] = "none"
+) -> Float[Tensor, "n"]:
     return x.clone()
 
 

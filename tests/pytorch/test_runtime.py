@@ -94,7 +94,7 @@ def test_optional_variadic_and_several() -> None:
 
 def test_sizes_that_the_kernel_finds() -> None:
     values, places = ops.find(torch.tensor([0.0, 3.0, 0.0, 4.0]))
-    assert places.tolist() == [1, 3] and values.tolist() == [3.0, 4.0]
+    assert (places.tolist(), values.tolist()) == ([1, 3], [3.0, 4.0])
     assert ops.find(torch.zeros(3)).places.shape == (0,)
 
 
@@ -126,6 +126,20 @@ def test_parallel_work_uses_torchs_threads() -> None:
             torch.set_num_threads(count)
             assert_close(ops.rows(x), x.sum(1))
             assert_close(ops.rows(x, grain=100), x.sum(1))
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_pieces_of_parallel_work() -> None:
+    """Where each piece began: one a thread, unless the pieces would be smaller than asked for."""
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        assert ops.pieces(torch.ones(10)).tolist() == [0] * 5 + [5] * 5
+        assert ops.pieces(torch.ones(10), grain=8).tolist() == [0] * 5 + [5] * 5
+        assert ops.pieces(torch.ones(10), grain=10).tolist() == [0] * 10
+        torch.set_num_threads(1)
+        assert ops.pieces(torch.ones(10)).tolist() == [0] * 10
     finally:
         torch.set_num_threads(threads)
 
@@ -184,7 +198,10 @@ REFUSED = {
         "runtime::total: input `xs[1]` is float64, and Float is float32 here, from `xs[0]`.",
     ),
     "kernel that fails": (lambda call: call.trouble(X, mode="fail"), "runtime::trouble: n is 3"),
-    "kernel that throws": (lambda call: call.trouble(X, mode="throw"), "runtime::trouble: the kernel threw an exception: thrown"),
+    "kernel that throws": (
+        lambda call: call.trouble(X, mode="throw"),
+        "runtime::trouble: the kernel threw an exception: thrown",
+    ),
     "piece that fails": (lambda call: call.trouble(X, mode="parallel"), "runtime::trouble: piece "),
     "no size": (
         lambda call: call.find(X, mode="forget"),
@@ -202,7 +219,8 @@ REFUSED = {
 
 # Of an empty list torch.ops says that it holds no tensor, before any of our code runs.
 @pytest.mark.parametrize(
-    ("way", "case"), [(way, case) for way in ("operator", "torch.ops") for case in REFUSED if way[0] + case != "tempty list"]
+    ("way", "case"),
+    [(way, case) for way in ("operator", "torch.ops") for case in REFUSED if way[0] + case != "tempty list"],
 )
 def test_what_does_not_fit_is_refused(case: str, way: str) -> None:
     for operator in (ops.muladd, ops.product, ops.exponential, ops.total, ops.trouble, ops.find, ops.native):

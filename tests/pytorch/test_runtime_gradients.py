@@ -196,7 +196,8 @@ def test_a_gradient_for_some_tensors_of_a_list() -> None:
 
 def test_what_cannot_have_a_gradient_has_none() -> None:
     found = ops.largest(numbers(3).requires_grad_())
-    assert found.value.requires_grad and not found.index.requires_grad
+    assert found.value.requires_grad
+    assert not found.index.requires_grad
     with torch.no_grad():
         assert not ops.muladd(*leaves((numbers(3), numbers(3)))).requires_grad
     with torch.inference_mode():
@@ -216,7 +217,8 @@ def test_pytorchs_own_errors_are_kept() -> None:
     z.add_(1)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         out.sum().backward()
-    assert out.grad_fn is not None and out.grad_fn.name() == "runtime::muladd backward"
+    assert out.grad_fn is not None
+    assert out.grad_fn.name() == "runtime::muladd backward"
 
 
 def test_errors_in_backward_arrive_as_call_errors() -> None:

@@ -77,7 +77,10 @@ WRONG = {
         " is not a kernel library: it has no function oneop_library_v1. Build it again.",
     ),
     "operator": ({"NAME": '"demo::other"'}, " does not hold it; it holds demo::other. Build it again."),
-    "counts": ({"INPUTS": 2}, " counts 2 inputs, 1 outputs, 0 attributes and 1 dtype variables; the definition has 1, 1"),
+    "counts": (
+        {"INPUTS": 2},
+        " counts 2 inputs, 1 outputs, 0 attributes and 1 dtype variables; the definition has 1, 1",
+    ),
 }
 
 
@@ -94,7 +97,9 @@ def test_what_is_no_library_is_refused(own_native: object, tmp_path: Path) -> No
     text = tmp_path / "text.so"
     text.write_text("not a library", encoding="utf-8")
     for path in (text, tmp_path / "missing.so"):
-        with pytest.raises(oneop.BuildError, match=rf"runtime::native: {re.escape(str(path))} cannot be loaded: .*Build it"):
+        with pytest.raises(
+            oneop.BuildError, match=rf"runtime::native: {re.escape(str(path))} cannot be loaded: .*Build it"
+        ):
             runtime.attach(ops.native.definition, path, None)
 
 
@@ -117,5 +122,5 @@ def test_a_gradient_that_does_not_fit_is_refused(own_native: object, tmp_path: P
     library = handmade(tmp_path)
     with pytest.raises(oneop.BuildError, match="runtime::native: its gradient runtime::muladd_grad does not fit it: "):
         runtime.attach(ops.native.definition, library, "runtime::muladd_grad")
-    with pytest.raises(oneop.BuildError, match="runtime::native: runtime::missing has no schema. Register it before"):
+    with pytest.raises(oneop.BuildError, match=r"runtime::native: runtime::missing has no schema\. Register it before"):
         runtime.attach(ops.native.definition, library, "runtime::missing")

@@ -8,12 +8,12 @@
 
 struct oneop_torch_hooks {
   // Throws the error of a failed call: Python's CallError, as a C++ exception that torch translates back.
-  void (*fail)(const char* message);
+  void (*fail)(const char *message);
   // torch.func's levels. Only Python can reach them: torch ships their C++ headers without one they include.
   int64_t (*push_level)();
   void (*pop_level)();
-  at::Tensor (*wrap)(const at::Tensor& tensor, int64_t level);
-  at::Tensor (*unwrap)(const at::Tensor& tensor, int64_t level);
+  at::Tensor (*wrap)(const at::Tensor &tensor, int64_t level);
+  at::Tensor (*unwrap)(const at::Tensor &tensor, int64_t level);
 };
 
 #endif

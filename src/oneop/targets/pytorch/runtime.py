@@ -43,8 +43,8 @@ def attach(
     """Registers the kernels in ``library`` for an operator whose schema torch has, and returns its fast call.
 
     ``gradient`` names the gradient operator; None derives the gradient from the reference. ``output_type`` is the
-    NamedTuple that several outputs come in. What the fast call does not serve itself (subclasses, modes, wrong arguments)
-    goes to ``fallback``; the default is the operator in ``torch.ops``. May be called again for the same operator with
+    NamedTuple that several outputs come in. What the fast call does not serve itself (subclasses, modes, wrong
+    arguments) goes to ``fallback``; the default is the operator in ``torch.ops``. May be called again for the same operator with
     another library. Raises BuildError where the library is not of this definition.
     """
     runtime = _runtime()
@@ -196,7 +196,7 @@ def _library(stem: str, unit: Unit, libraries: Sequence[str], link_flags: Sequen
 
 def _openmp() -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What lets ``parallel_for`` use torch's threads: OpenMP code, but torch's own copy of the OpenMP library."""
-    if not torch.backends.openmp.is_available():
+    if "OpenMP" not in torch.__config__.parallel_info():
         return (), ()
     if sys.platform == "darwin":
         return ("-Xclang", "-fopenmp"), ()
