@@ -156,7 +156,8 @@ QUANTIZED = torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8)
 REFUSED = {
     "mixed dtypes": (
         lambda call: call.muladd(X, W.double()),
-        "runtime::muladd: input `w` is float64, and Float is float32 here, from `x`. Convert one of them with `.to(...)`.",
+        "runtime::muladd: input `w` is float64, and Float is float32 here, from `x`. "
+        "Convert one of them with `.to(...)`.",
     ),
     "dtype": (
         lambda call: call.muladd(X.int(), W.int()),

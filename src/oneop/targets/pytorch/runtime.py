@@ -44,8 +44,8 @@ def attach(
 
     ``gradient`` names the gradient operator; None derives the gradient from the reference. ``output_type`` is the
     NamedTuple that several outputs come in. What the fast call does not serve itself (subclasses, modes, wrong
-    arguments) goes to ``fallback``; the default is the operator in ``torch.ops``. May be called again for the same operator with
-    another library. Raises BuildError where the library is not of this definition.
+    arguments) goes to ``fallback``; the default is the operator in ``torch.ops``. May be called again for the same
+    operator with another library. Raises BuildError where the library is not of this definition.
     """
     runtime = _runtime()
     problem = runtime.attach(describe(definition, library, gradient).encode())
