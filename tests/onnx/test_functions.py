@@ -325,6 +325,43 @@ def test_sizes_that_are_equal_in_the_example_only(tmp_path: Path) -> None:
     export_and_compare(Twin(), examples, tmp_path, dynamic_shapes=({0: "n"}, {0: "m"}))
 
 
+@oneop.op("onnx_functions::lonely")
+def lonely(x: Float[Tensor, "n k"], y: Float[Tensor, "m k"]) -> Float[Tensor, "n k"]:
+    """Something else for one row, and for as many rows as y has. torch.export forgets both without a word."""
+    if x.shape[0] == 1:
+        return x * 10
+    return x + y if x.shape[0] == y.shape[0] else x + y.sum(0)
+
+
+class Lonely(torch.nn.Module):
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return lonely(x, y)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_a_size_that_the_reference_asks_for_is_kept(tmp_path: Path, rows: int) -> None:
+    export_and_compare(Lonely(), [(torch.randn(rows, 2), torch.randn(2, 2))], tmp_path)
+
+
+def test_a_size_that_the_reference_asks_for_cannot_be_free(tmp_path: Path) -> None:
+    with pytest.raises(oneop.ExportError) as caught:
+        export_quietly(
+            Lonely().eval(),
+            (torch.randn(4, 2), torch.randn(2, 2)),
+            tmp_path / "model.onnx",
+            dynamic_shapes=({0: "n"}, None),
+        )
+    assert str(caught.value) == (
+        "onnx_functions::lonely: its reference cannot become an ONNX function: some sizes are free in this "
+        "model, and it does "
+        "not do the same at all (the trace and the reference differ at the sizes (1, 3), (4, 3)). Rewrite the "
+        "reference in "
+        'operations that torch.onnx.export takes, or export with fallback="none" and run the file with the '
+        "operator's native "
+        "library."
+    )
+
+
 def test_constant_inputs_do_not_reach_a_branch_that_is_not_taken(tmp_path: Path) -> None:
     # onnxruntime computes what depends on constants alone before the model runs, in branches too: with an absent
     # input it crashed.

@@ -114,6 +114,37 @@ def _size(dim: Dim, known: int | None, scope: Mapping[str, Any]) -> int:
     return _SMALLEST if known is None else known
 
 
+def variants(call: Call, shapes: Sequence[tuple[int, ...]], static: bool) -> Iterator[list[tuple[int, ...]]]:
+    """Shapes like these, at the sizes that torch.export thinks of as special: 1, and equal ones. Fixed sizes stay."""
+    known, base = _known(call), _sizes(call, shapes)
+    names = [name for name in base.dims if not static or known.dims[name] is None]
+    groups = [name for name in base.batches if not static or None in known.batches[name]]
+    changes: list[dict[str, int]] = [{name: 1} for name in [*names, *groups]]
+    changes.append(dict.fromkeys([*names, *groups], _SMALLEST))
+    for change in changes:
+        dims = {name: change.get(name, size) for name, size in base.dims.items()}
+        batches = {
+            name: (change[name],) * len(sizes) if name in change else sizes for name, sizes in base.batches.items()
+        }
+        found = shapes_of(call, Sizes(dims, batches), exact=static)
+        if found is not None:
+            yield found
+
+
+def _sizes(call: Call, shapes: Sequence[tuple[int, ...]]) -> Sizes:
+    """The sizes that gave these shapes."""
+    dims: dict[str, int] = {}
+    batches: dict[str, tuple[int, ...]] = {}
+    for (item, _, _), shape in zip(labelled(call), shapes, strict=True):
+        leading = len(shape) - len(item.shape.dims)
+        if item.shape.batch is not None:
+            batches.setdefault(item.shape.batch, shape[:leading])
+        for dim, size in zip(item.shape.dims, shape[leading:], strict=True):
+            if isinstance(dim, Name):
+                dims.setdefault(dim.name, size)
+    return Sizes(dims, batches)
+
+
 def tensors(call: Call, shapes: Sequence[tuple[int, ...]], seed: int = 0) -> list[torch.Tensor]:
     """The same numbers for the same seed. Integers are 0 and 1, which are indices more often than others are."""
     generator = torch.Generator().manual_seed(seed)
