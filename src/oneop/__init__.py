@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from oneop.targets import onnx, onnxruntime
     from oneop.targets.building import build
     from oneop.targets.onnx import export
+    from oneop.targets.pytorch.sharding_check import verify_sharding
 
 __version__ = "0.1.0"
 
@@ -27,6 +28,7 @@ __all__ = [
     "onnxruntime",
     "op",
     "registry",
+    "verify_sharding",
 ]
 
 _LATER = {
@@ -34,6 +36,7 @@ _LATER = {
     "export": ("oneop.targets.onnx", "export"),
     "onnx": ("oneop.targets.onnx", None),
     "onnxruntime": ("oneop.targets.onnxruntime", None),
+    "verify_sharding": ("oneop.targets.pytorch.sharding_check", "verify_sharding"),
 }
 """Names whose module imports a runtime, or much else: resolved when they are used."""
 

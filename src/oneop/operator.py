@@ -20,6 +20,7 @@ from oneop.targets.pytorch import native, registration
 from oneop.targets.pytorch.autocast import POLICIES
 from oneop.targets.pytorch.inputs import check_attribute, tensors_of
 from oneop.targets.pytorch.schema import schema_has_default
+from oneop.targets.pytorch.sharding import Words, words_of
 
 
 class Operator:
@@ -41,6 +42,7 @@ class Operator:
         parameters: Sequence[str] | None = None,
         autocast: str = "promote",
         inline: bool = False,
+        sharding: Words | None = None,
     ) -> None:
         self.definition = definition
         self.reference = function
@@ -49,6 +51,7 @@ class Operator:
         self.output_type = output_type
         self.autocast = autocast
         self.inline = inline
+        self.sharding = sharding or Words()
         self.gradient_operator: Operator | None = None
         self.defined_in = defined_in or _file_of(function)
         self.__name__ = definition.base
@@ -221,6 +224,8 @@ def op(
     march: str | None = None,
     autocast: str = "promote",
     inline: bool = False,
+    independent: Sequence[str] = (),
+    summed: Mapping[str, str | Sequence[str]] | Sequence[str] = (),
 ) -> Callable[[Callable[..., Any]], Operator]:
     """Decorates an annotated function, the reference, and makes it the operator ``name`` (``"namespace::base"``).
 
@@ -237,6 +242,11 @@ def op(
             ``"promote"`` to the widest that is given, ``"lower"`` to autocast's dtype, or ``"float32"``.
         inline: without kernels only; ``torch.compile`` sees the reference instead of one opaque operator, and may fuse
             it.
+        independent: dimensions along which DTensors may be split, because the operator of a slice is that slice of the
+            result. ``*batch`` needs no word.
+        summed: contracted dimensions along which they may be split, because the results of slices add up to the whole;
+            ``{"k": "bias"}`` if ``bias`` is added once, and so must be split into summands. Words are checked with
+            random numbers when the first DTensor comes; ``oneop.verify_sharding`` does so with yours.
 
     Raises DefinitionError where the signature cannot be an operator.
 
@@ -276,6 +286,7 @@ def op(
             output_type=output_type_of(function, scope),
             autocast=autocast,
             inline=inline,
+            sharding=words_of(definition, independent, summed),
         )
 
     return decorate

@@ -10,7 +10,7 @@ from torch.library import Library
 from oneop import registry
 from oneop.definition.record import Definition, Output
 from oneop.errors import DefinitionError
-from oneop.targets.pytorch import autocast, autograd, native
+from oneop.targets.pytorch import autocast, autograd, native, sharding
 from oneop.targets.pytorch.inputs import check_inputs
 from oneop.targets.pytorch.reference import output_dtype, placeholder, run_reference
 from oneop.targets.pytorch.schema import schema_text
@@ -34,6 +34,8 @@ def register(operator: "Operator") -> None:
     name = operator.definition.name
     if name not in _implementations and name not in native.attached:
         _register_schema(operator.definition)
+    else:
+        sharding.forget()
     if name in native.attached:
         native.replace(operator)
         return
@@ -80,6 +82,7 @@ def _register_schema(definition: Definition) -> None:
     for key in autocast.KEYS:
         library.impl(definition.base, autocast.autocast_implementation(definition.name, key), key)
     torch.library.register_fake(definition.name, _fake_implementation(definition.name), lib=library)
+    sharding.watch(definition)
 
 
 def _reference_implementation(name: str) -> Callable[..., Any]:
