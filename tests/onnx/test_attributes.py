@@ -70,6 +70,7 @@ OTHERS: dict[str, Any] = {
     "no_strings": ["x"],
     "choice": "far",
     "maybe_float": 1.5,
+    "maybe_int": 9,
     "maybe_str": "ö",
 }
 
@@ -77,7 +78,7 @@ OTHERS: dict[str, Any] = {
 class Kinds(torch.nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         y = kinds(x, needed=1)
-        return kinds(y, needed=2, maybe_int=None, **{**OTHERS, "a_bool": False})
+        return kinds(y, needed=2, **{**OTHERS, "a_bool": False})
 
 
 @pytest.fixture(scope="module")
@@ -179,3 +180,17 @@ def test_a_float_that_onnx_cannot_keep_is_refused(tmp_path: Any, value: float, m
         export_quietly(Scale(value), (torch.randn(4),), tmp_path / "model.onnx")
     assert str(caught.value) == message
     assert list(tmp_path.iterdir()) == []
+
+
+def test_none_where_the_default_is_another_value_is_refused(tmp_path: Any) -> None:
+    class Model(torch.nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return kinds(x, needed=1, maybe_int=None)
+
+    with pytest.raises(oneop.ExportError) as caught:
+        export_quietly(Model(), (torch.ones(3),), tmp_path / "model.onnx")
+    assert (
+        "onnx_attributes::kinds: attribute `maybe_int` is None in this call, and its default is 4. ONNX says None by"
+        " leaving an attribute out, which means the default. Give `maybe_int` the default None."
+    ) in str(caught.value)
+    assert not list(tmp_path.iterdir())

@@ -95,7 +95,7 @@ class _Writer:
         values = [
             _c_string(item.name),
             item.kind.tag,
-            _c_bool(item.is_required),
+            _c_bool(item.is_required and not item.optional),
             _c_bool(item.optional),
             self.value(f"{label}_default", item.kind.tag, default),
             str(len(choices)),

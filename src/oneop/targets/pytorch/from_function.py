@@ -92,7 +92,7 @@ class _Taken:
         return self._run(_Context(self, ()), inputs, attributes)
 
     def gradient(self) -> Callable[..., Any]:
-        """backward as a gradient function. It takes every output, so that what forward saved of them stays connected."""
+        """backward as a gradient function. It takes every output, so that outputs that forward saved stay connected."""
         definition = self.definition
         gradients = [gradient_name(definition, item) for item in differentiable_outputs(definition)]
         inputs = [item.name for item in definition.inputs]
