@@ -96,7 +96,7 @@ def main(folder: Path) -> int:
         export(model, digits.test_images[:2], path)
     libraries = [oneop.build(file, "onnxruntime", folder) for file in DEFINITIONS]
     for file in (path, *libraries):
-        console.print(f"wrote {file}", highlight=False)
+        console.print(f"wrote {folder / file.name}", highlight=False)
 
     ways = [in_pytorch(model), in_onnxruntime(path, []), in_onnxruntime(path, libraries)]
     images, labels = digits.test_images.numpy(), digits.test_labels.numpy()
