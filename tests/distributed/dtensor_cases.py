@@ -139,6 +139,19 @@ def case_factor_of_a_sum(rank: int) -> None:
     assert check(operators.weighted, tensors, [Shard(0), WHOLE]) == [Shard(0), Shard(0), PARTIAL]
 
 
+def case_gradient_of_a_sum_that_names_the_sum(rank: int) -> None:
+    tensors = (random(4, 6), random())
+    assert check(operators.factored, tensors, [Shard(1), WHOLE]) == [PARTIAL, WHOLE, WHOLE]
+
+
+def case_a_reference_that_dtensor_cannot_run(rank: int) -> None:
+    """Its derived gradient is computed on gathered tensors."""
+    for placement in (Shard(0), Shard(1), WHOLE):
+        check(operators.positions, [random(4, 6)], [placement])
+    split = distribute_tensor(random(4, 6), mesh(), [Shard(0)]).requires_grad_()
+    raises(lambda: operators.scaled_linear(split, split.to_local()), "mixed torch.Tensor and DTensor")
+
+
 def case_several_outputs(rank: int) -> None:
     index = torch.tensor([1, 0, 3, 2])
     tensors = (random(4, 6), index, random(6, seed=1))

@@ -62,6 +62,23 @@ def weighted_grad(grad, x, scale):
     return (scale * grad)[:, None].expand_as(x), (grad * x.sum(1)).sum()
 
 
+@oneop.op("distributed::factored", summed=("k",))
+def factored(x: Float[Tensor, "n k"], scale: Float[Tensor, ""]) -> Float[Tensor, "n"]:
+    """The same; its gradient uses the output, of which a share has a summand only."""
+    return scale * x.sum(1)
+
+
+@factored.gradient
+def factored_grad(grad, x, scale, out):
+    return (scale * grad)[:, None].expand_as(x), (grad * out / scale).sum()
+
+
+@oneop.op("distributed::positions")
+def positions(x: Float[Tensor, "n k"]) -> Float[Tensor, "n k"]:
+    """The reference makes a tensor of its own, so that DTensor cannot differentiate it."""
+    return x.sin() * torch.arange(x.shape[1])
+
+
 class Parts(NamedTuple):
     total: Float[Tensor, "n"]
     kept: Float[Tensor, "n k"]

@@ -182,3 +182,17 @@ print(torch.distributed.tensor.__spec__.loader.exec_module.__qualname__)
 """
     )
     assert run(code).splitlines() == ["False", "[True, True, True] False", "_LoaderBasics.exec_module"]
+
+
+def test_torch_compile_may_be_what_imports_dtensor() -> None:
+    code = (
+        DEFINE
+        + """
+operator = define("lazily::d")
+x = torch.ones(2, 2)
+print(torch.compile(operator, backend="aot_eager", fullgraph=True)(x).sum().item())
+import torch.distributed.tensor
+print(has_rule(operator))
+"""
+    )
+    assert run(code).splitlines() == ["2.0", "True"]

@@ -9,7 +9,7 @@ from torch.library import Library
 
 from oneop import registry
 from oneop.definition.record import Definition, Output
-from oneop.errors import DefinitionError
+from oneop.errors import DefinitionError, OneopError
 from oneop.targets.pytorch import autocast, autograd, native, sharding
 from oneop.targets.pytorch.inputs import check_inputs
 from oneop.targets.pytorch.reference import output_dtype, placeholder, run_reference
@@ -88,7 +88,13 @@ def _register_schema(definition: Definition) -> None:
 def _reference_implementation(name: str) -> Callable[..., Any]:
     def reference(*args: Any, **kwargs: Any) -> Any:
         operator = registry.operators()[name]
-        return run_reference(operator, *arguments(operator.definition, args, kwargs))
+        inputs, attributes = arguments(operator.definition, args, kwargs)
+        try:
+            return run_reference(operator, inputs, attributes)
+        except OneopError:
+            raise
+        except Exception as error:
+            return sharding.gathered_reference(lambda local: run_reference(operator, local, attributes), inputs, error)
 
     return reference
 

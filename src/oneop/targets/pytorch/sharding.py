@@ -14,7 +14,7 @@ The words of an operator decide about its gradient operator too. With ``d`` inde
 without ``d`` is the sum over the shares. With ``k`` summed, so is that of an input without ``k``, but for summands such
 as ``bias``: their gradient is whole in every share, since ``out`` depends on them in one way, whatever the share.
 
-The one place that knows DTensor's inside is ``_Hook`` and ``_register``; all else is public.
+What is private to DTensor stands in ``_register`` and ``forget``; all else is documented.
 """
 
 import importlib.abc
@@ -302,20 +302,30 @@ class _Hook(importlib.abc.MetaPathFinder):
 
 
 def _register(definition: Definition) -> None:
+    """Runs while DTensor's package is being imported, perhaps by torch.compile: it imports no more than that."""
     import torch
     from torch.distributed.tensor import DTensor
-    from torch.distributed.tensor.experimental import register_sharding
+    from torch.distributed.tensor._op_schema import RuntimeSchemaInfo
 
     overload = getattr(getattr(torch.ops, definition.namespace), definition.base).default
     dispatcher = DTensor._op_dispatcher
-    if _has_plain_outputs(definition):
-        register_sharding(overload)(_placements_for(definition.name))
-        # DTensor remembers a decision for calls that look the same, and looks at tensors and int attributes. Flags and
-        # strings may change what a call computes, and so whether it may be split.
-        keys = [str(item.name) for item in overload._schema.arguments if str(item.type) in _REMEMBERED]
-        dispatcher.sharding_propagator.op_to_schema_info[overload].static_kwargkey = keys or None
-    else:
+    if not _has_plain_outputs(definition):
         dispatcher._custom_op_handlers[overload] = _gathered_call
+        return
+    # DTensor remembers a decision for calls that look the same: same shapes, placements, and these attributes, which
+    # may change what a call computes, and so whether it may be split.
+    keys = [str(item.name) for item in overload._schema.arguments if str(item.type) in _REMEMBERED]
+    remembered = RuntimeSchemaInfo(static_kwargkey=keys or None, needs_pytree=True)
+    propagator = dispatcher.sharding_propagator
+
+    def strategy(call: Any) -> Any:
+        from torch.distributed.tensor.experimental import register_sharding
+
+        register_sharding(overload)(_placements_for(definition.name))  # in place of this function
+        propagator.op_to_schema_info[overload] = remembered
+        return propagator.op_strategy_funcs[overload](call)
+
+    propagator.register_op_strategy(overload, strategy, remembered)
 
 
 def _has_plain_outputs(definition: Definition) -> bool:
@@ -384,6 +394,35 @@ def _gathered_call(op_call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
     with torch.no_grad():  # autograd has been here: this is what lies below it
         return tree_map(distributed, op_call(*tree_map(local, args), **kwargs))
+
+
+def gathered_reference(call: Callable[..., Any], inputs: Sequence[Any], error: Exception) -> Any:
+    """Runs a reference, which failed with ``error``, on gathered inputs if they are DTensors, else raises the error.
+
+    A reference that makes tensors of its own, or calls what DTensor has no rule for, cannot run on DTensors. Every
+    process then computes the same, forward and backward, and so every gradient is whole.
+    """
+    if not _is_imported():
+        raise error
+    from torch.distributed.tensor import DTensor, Replicate
+    from torch.utils._pytree import tree_map
+
+    tensors = [tensor for tensor in _tensors(inputs) if tensor is not None]
+    meshes = {tensor.device_mesh for tensor in tensors if isinstance(tensor, DTensor)}
+    if len(meshes) != 1 or not all(isinstance(tensor, DTensor) for tensor in tensors):
+        raise error
+    (mesh,) = meshes
+    whole = [Replicate()] * mesh.ndim
+
+    def local(value: Any) -> Any:
+        if not isinstance(value, DTensor):
+            return value
+        return value.redistribute(placements=whole).to_local(grad_placements=whole)
+
+    def distributed(value: Any) -> Any:
+        return DTensor.from_local(value, mesh, whole, run_check=False)
+
+    return tree_map(distributed, call(tree_map(local, list(inputs))))
 
 
 def _tensors(args: Sequence[Any]) -> list[Any]:
