@@ -20,8 +20,9 @@ NAMES = {
     "onnxruntime",
     "op",
     "registry",
+    "verify_sharding",
 }
-WITH_EXAMPLES = ["export", "op"]
+WITH_EXAMPLES = sorted(name for name in NAMES if ">>>" in (inspect.getdoc(getattr(oneop, name)) or ""))
 
 
 def test_the_public_names_are_these() -> None:
@@ -37,6 +38,10 @@ def test_each_is_there_and_documented(name: str) -> None:
 def test_a_name_that_is_not_there() -> None:
     with pytest.raises(AttributeError, match="module 'oneop' has no attribute 'opp'"):
         _ = oneop.opp
+
+
+def test_the_functions_people_start_with_have_examples() -> None:
+    assert {"export", "op"} <= set(WITH_EXAMPLES)
 
 
 @pytest.mark.parametrize("name", WITH_EXAMPLES)

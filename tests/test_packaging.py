@@ -1,0 +1,22 @@
+"""The wheel holds what an installed oneop needs: headers, adapter and runtime sources, templates."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def test_the_wheel_holds_every_file_of_the_package(tmp_path: Path) -> None:
+    command = [Path(sys.executable).parent / "hatchling", "build", "-t", "wheel", "-d", tmp_path]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (wheel,) = tmp_path.glob("oneop-*.whl")
+    packed = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("oneop/")}
+    package = ROOT / "src" / "oneop"
+    kept = {".py", ".typed", ".h", ".hpp", ".c", ".cpp", ".j2"}
+    wanted = {f"oneop/{path.relative_to(package)}" for path in package.rglob("*") if path.suffix in kept}
+    wanted.add("oneop/py.typed")
+    assert packed == wanted
+    assert {"oneop/kernels/include/oneop.h", "oneop/targets/pytorch/runtime.cpp"} <= packed
