@@ -16,13 +16,14 @@ from oneop.errors import ExportError
 def attributes(definition: Definition, values: Mapping[str, Any]) -> list[ir.Attr]:
     """Every attribute of a call, in the definition's order, defaults too. None is said by leaving the attribute out.
 
-    Raises ExportError where None is given for an attribute whose default is another value: left out, it would mean that.
+    Raises ExportError where None is given for an attribute whose default is another value: left out, it would mean
+    that value.
     """
     for item in definition.attributes:
         if values[item.name] is None and not item.is_required and item.default is not None:
             raise ExportError(
-                f"{definition.name}: attribute `{item.name}` is None in this call, and its default is {item.default!r}. ONNX "
-                f"says None by leaving an attribute out, which means the default. Give `{item.name}` the default None."
+                f"{definition.name}: attribute `{item.name}` is None in this call, and its default is {item.default!r}. ONNX"
+                f" says None by leaving an attribute out, which means the default. Give `{item.name}` the default None."
             )
     return [
         attribute(definition, item, values[item.name])
