@@ -132,6 +132,13 @@ def test_links_lead_somewhere(path: Path) -> None:
         assert (path.parent / target).exists(), target
 
 
+@pytest.mark.parametrize("text", [README, CHINESE], ids=["README.md", "README.zh-CN.md"])
+def test_the_figures_hold_their_bounds(text: str) -> None:
+    rows = re.findall(r"^\|.* \| ([\d.]+) \| ([\d.]+) \|$", text, re.MULTILINE)
+    assert len(rows) >= 5
+    assert all(float(ratio) <= float(bound) for ratio, bound in rows)
+
+
 def test_the_chinese_one_has_the_same_shape() -> None:
     def shape(text: str) -> list[str]:
         prose = re.sub(r"```.*?```", "```", text, flags=re.DOTALL)
