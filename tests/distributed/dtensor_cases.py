@@ -8,6 +8,7 @@ from typing import Any
 
 import operators
 import torch
+from jaxtyping import Float
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
@@ -246,6 +247,33 @@ def case_what_random_numbers_cannot_check(rank: int) -> None:
     out = operators.positive(split)
     assert out.placements == (Shard(0),)
     torch.testing.assert_close(out.full_tensor(), torch.linalg.cholesky(x))
+
+
+def case_what_is_decided_does_not_depend_on_earlier_calls(rank: int) -> None:
+    """Processes may have made different calls before one that they make together."""
+
+    def placement(size: int) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return operators.at_least_nine(distribute_tensor(random(4, size), mesh(), [Shard(0)])).placements[0]
+
+    assert placement(9) == Shard(0)  # too few numbers are left of it when it is made smaller; it is tried as it is
+    assert placement(1 << 19) == WHOLE  # too large to try
+    assert placement(9) == Shard(0)
+
+
+def case_a_definition_that_changed(rank: int) -> None:
+    def define(**words: Any) -> Any:
+        @oneop.op("distributed::changed", **words)
+        def changed(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+            return x.sin()
+
+        return changed
+
+    x = distribute_tensor(random(4), mesh(), [Shard(0)])
+    assert define(independent=["n"])(x).placements == (Shard(0),)
+    assert define()(x).placements == (WHOLE,)
+    assert define(independent=["n"])(x).placements == (Shard(0),)
 
 
 def case_lists_of_tensors(rank: int) -> None:

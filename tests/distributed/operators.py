@@ -145,6 +145,12 @@ def positive(x: Float[Tensor, "n k k"]) -> Float[Tensor, "n k k"]:
     return torch.linalg.cholesky(x)
 
 
+@oneop.op("distributed::at_least_nine", independent=("n",))
+def at_least_nine(x: Float[Tensor, "n k"]) -> Float[Tensor, "n"]:
+    """Fails for a small ``k``."""
+    return x.topk(9, dim=1).values.sum(1)
+
+
 @oneop.op("distributed::silent")
 def silent(x: Float[Tensor, "n k"], w: Float[Tensor, "k"]) -> Float[Tensor, "n k"]:
     """Says nothing."""

@@ -21,8 +21,11 @@ SHARES = 2
 MOST_NUMBERS = 1 << 20
 """A check at the sizes of a user's call may take so many numbers; beyond, it is not made."""
 
-_trusted: dict[Any, bool] = {}
-"""By operator, dimension and attributes but for floats: whether what the definition says was seen to hold."""
+_verified: set[Any] = set()
+"""What users verified: operator, dimension, and attributes but for floats."""
+
+_outcomes: dict[Any, Exception | None] = {}
+"""What came of checks with random numbers. Nothing else decides, so that all processes decide alike."""
 
 
 class WrongWordError(CallError):
@@ -34,7 +37,8 @@ def verify_sharding(operator: "Operator", *inputs: Any, **attributes: Any) -> li
 
     It does so for each dimension that the definition calls ``independent`` or ``summed``, and for each of ``*batch``,
     in this process; no process group is needed. Returns the dimensions that were checked: a dimension of size 1
-    cannot be. Raises CallError where the definition is wrong. What is verified here is trusted when DTensors come.
+    cannot be. Raises CallError where the definition is wrong. What is verified here is trusted when DTensors come: call
+    it in every process or in none, or they disagree on how to split.
     """
     if operator.definition.is_gradient:
         raise CallError(
@@ -49,7 +53,7 @@ def verify_sharding(operator: "Operator", *inputs: Any, **attributes: Any) -> li
         for cut in cuts_of(operator, leading):
             if _size(operator.definition, cut, shapes, leading) >= SHARES:
                 _compare(operator, cut, leading, given, named)
-                _trusted[_key(operator, cut, named)] = True
+                _verified.add(_key(operator, cut, named))
                 checked.append(cut.label)
     forget()
     return checked
@@ -74,11 +78,20 @@ def is_trusted(operator: "Operator", cut: Cut, tensors: Sequence[Sequence[Any]],
     leading = leading_of(forward.definition, shapes)
     if _size(forward.definition, cut, shapes, leading) < SHARES or not _has_summands(forward.definition, cut, tensors):
         return False
-    key = _key(forward, cut, attributes)
-    if key not in _trusted:
-        dtypes = [[_dtype(spec) for spec in its] for its in tensors]
-        _trusted[key] = _alone(lambda: _check(forward, cut, leading, shapes, dtypes, attributes))
-    return _trusted[key]
+    if _key(forward, cut, attributes) in _verified:
+        return True
+    dtypes = [[_dtype(spec) for spec in its] for its in tensors]
+    outcome: Exception | None = None
+    for sizes in (_small(forward.definition, shapes), shapes):
+        outcome = _outcome(forward, cut, leading, sizes, dtypes, attributes)
+        if outcome is None:
+            return True
+        if isinstance(outcome, WrongWordError):
+            if cut.position is None:
+                raise WrongWordError(str(outcome))
+            break
+    _warn(forward.definition, cut, str(outcome))
+    return False
 
 
 def _has_summands(definition: Definition, cut: Cut, tensors: Sequence[Sequence[Any]]) -> bool:
@@ -95,15 +108,30 @@ def _dtype(spec: Any) -> torch.dtype:
     return dtype
 
 
-def _alone(check: Callable[[], bool]) -> bool:
+def _alone(check: Callable[[], Exception | None]) -> Exception | None:
     """Runs a check in a thread of its own, where no mode (tracing, autocast, inference) of the caller is on."""
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         return pool.submit(check).result()
 
 
-def _key(operator: "Operator", cut: Cut, attributes: Mapping[str, Any]) -> Any:
+def _key(operator: "Operator", cut: Cut, attributes: Mapping[str, Any]) -> tuple[Any, ...]:
     switches = [repr(value) for value in attributes.values() if not isinstance(value, float)]
     return operator, cut, tuple(switches)
+
+
+def _outcome(
+    operator: "Operator",
+    cut: Cut,
+    leading: int,
+    shapes: list[list[tuple[int, ...]]],
+    dtypes: list[list[torch.dtype]],
+    attributes: Mapping[str, Any],
+) -> Exception | None:
+    """Why the shares of calls with random numbers do not make up the whole; None if they do."""
+    key = (*_key(operator, cut, attributes), str(shapes), str(dtypes))
+    if key not in _outcomes:
+        _outcomes[key] = _alone(lambda: _check(operator, cut, leading, shapes, dtypes, attributes))
+    return _outcomes[key]
 
 
 def _check(
@@ -113,35 +141,25 @@ def _check(
     shapes: list[list[tuple[int, ...]]],
     dtypes: list[list[torch.dtype]],
     attributes: Mapping[str, Any],
-) -> bool:
-    reason: Exception | None = None
-    for small in (True, False):
-        sizes = _small(operator.definition, shapes) if small else shapes
-        if sum(torch.Size(shape).numel() for its in sizes for shape in its) > MOST_NUMBERS:
-            continue
-        try:
-            with torch.no_grad():
-                for scale in (1.0, 30.0):  # a limit such as clamp's shows itself with large numbers only
-                    inputs = _random(operator.definition, sizes, dtypes, scale)
-                    _compare(operator, cut, leading, inputs, attributes)
-            return True
-        except WrongWordError as error:
-            if cut.position is None:
-                raise
-            reason = error
-            break
-        except Exception as error:  # whatever the operator says of random numbers
-            reason = error
-    _warn(operator.definition, cut, reason)
-    return False
+) -> Exception | None:
+    if sum(torch.Size(shape).numel() for its in shapes for shape in its) > MOST_NUMBERS:
+        return CallError("the inputs are too large to try")
+    try:
+        with torch.no_grad():
+            for scale in (1.0, 30.0):  # a limit such as clamp's shows itself with large numbers only
+                inputs = _random(operator.definition, shapes, dtypes, scale)
+                _compare(operator, cut, leading, inputs, attributes)
+    except Exception as error:  # whatever the operator says of random numbers
+        return error.with_traceback(None)
+    return None
 
 
-def _warn(definition: Definition, cut: Cut, reason: Exception | None) -> None:
-    why = "the call is too large" if reason is None else str(reason).splitlines()[0]
+def _warn(definition: Definition, cut: Cut, reason: str) -> None:
+    (first, *_) = reason.splitlines() or ["it failed"]
     warnings.warn(
         f"{definition.name}: a DTensor that is split along `{cut.label}` is gathered in every process for this"
-        f" operator, because `{cut.word}` could not be checked with random inputs ({why}). Call"
-        f" oneop.verify_sharding({definition.base}, *inputs) in each process with inputs that fit.",
+        f" operator, because `{cut.word}` could not be checked with random inputs ({first}). Call"
+        f" oneop.verify_sharding({definition.base}, *inputs) in every process with inputs that fit.",
         stacklevel=2,
     )
 
