@@ -1,10 +1,6 @@
 """One library for ONNX Runtime from the kernels of one definition file: kernels, adapter and table in one file."""
 
-import contextlib
-import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.resources import files
@@ -12,6 +8,7 @@ from pathlib import Path
 
 from oneop.errors import BuildError
 from oneop.kernels.building import Library, Unit, build
+from oneop.kernels.delivery import deliver
 from oneop.kernels.library import kernel_library
 from oneop.kernels.spec import KernelSpec
 from oneop.targets.onnxruntime.table import table_source
@@ -29,8 +26,7 @@ def build_library(specs: Sequence[KernelSpec], output_dir: Path) -> Path:
     The result, ``lib<definition file>_onnxruntime.so``, needs the C and C++ runtime only. Any language loads it with
     ONNX Runtime's RegisterCustomOpsLibrary.
     """
-    built = build(describe(specs))
-    return _copy(built, output_dir)
+    return deliver(build(describe(specs)), output_dir)
 
 
 def cached_library(specs: Sequence[KernelSpec]) -> Path:
@@ -76,26 +72,3 @@ def _name(specs: Sequence[KernelSpec]) -> str:
 def _texts(names: Sequence[str]) -> dict[str, str]:
     folder = files("oneop.targets.onnxruntime")
     return {name: (folder / name).read_text(encoding="utf-8") for name in names}
-
-
-def _copy(built: Path, output_dir: Path) -> Path:
-    """A reader of the folder sees the whole library or none: it is written under another name and renamed."""
-    target = output_dir / built.name
-    temporary: str | None = None
-    try:
-        output_dir.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=f".{built.name}.", dir=output_dir)
-        os.close(handle)
-        shutil.copyfile(built, temporary)
-        Path(temporary).chmod(0o755)
-        Path(temporary).replace(target)
-    except OSError as error:
-        raise BuildError(
-            f"{built.name} cannot be written to {output_dir}: {error.strerror or error}. "
-            "Name a folder that can be written to, or make room."
-        ) from error
-    finally:
-        if temporary is not None:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary)
-    return target.resolve()
