@@ -178,6 +178,7 @@ struct GradientPlan {
 struct Binding {
   std::string name, fingerprint, library, gradient_name;
   bool strided = false, native_only = false;
+  bool served = false; // in a program without Python: there is no reference
   std::vector<Element> elements;
   std::vector<InputFacts> inputs;
   std::vector<AttributeFacts> attributes;
@@ -751,8 +752,21 @@ IValue own(IValue output, const std::vector<Tensor> &others) {
   return shared ? IValue(tensor.clone()) : output;
 }
 
+[[noreturn]] void refuse_served(const Binding &self, const Stack &stack, const char *why) {
+  std::string given;
+  for_each_tensor(self, torch::jit::last(stack, self.arguments()), [&](size_t i, size_t j, const Tensor &tensor) {
+    if (tensor.defined())
+      given += text(given.empty() ? "" : ", ", input_name(self, i, j), " is ", dtype_name(tensor.scalar_type()), " on ",
+                    tensor.device().str());
+  });
+  fail_call(text(self.name, ": ", why, " (", given, "), and a program without Python has no reference to run instead. ",
+                 "Convert the inputs to what a kernel takes, or build the library with kernels for these."));
+}
+
 // Runs the reference in place of a kernel. Autocast is off inside, as it is for a kernel.
 void call_reference(const Binding &self, Stack &stack, const char *why) {
+  if (!self.reference && self.served)
+    refuse_served(self, stack, why);
   if (!self.reference)
     fail_call(text(self.name, ": ", why, ", and the operator has no reference to take its place (native_only). ",
                    "Call it with what its kernel supports, or give the definition a body."));
@@ -1000,6 +1014,10 @@ variable_list BackwardNode::alias_wanted(std::vector<Tensor> &tensors, std::vect
 // Differentiates the reference, run again on aliases of the inputs: they end the inner graph, so that an input that was
 // computed from another is not counted twice, and they lead on to the outer graph for higher orders.
 variable_list BackwardNode::derived(const variable_list &gradients) {
+  if (!self.reference && self.served)
+    fail_call(text(self.name,
+                   " has no gradient here: a library that serves without Python holds what inference needs. ",
+                   "Call it under a torch::NoGradGuard, or train in Python."));
   if (!self.reference)
     fail_call(text(self.name,
                    " has no gradient: it has no reference (native_only). Give it one with `.gradient`, or call ",
@@ -1183,7 +1201,7 @@ std::unique_ptr<Binding> parse(const char *description) {
 }
 
 // The library stays open for the life of the process: graphs and threads may be inside it.
-const oneop_operator *open_library(const Binding &self) {
+const oneop_library *open_library(const Binding &self) {
   void *handle = dlopen(self.library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle) {
     const char *reason = dlerror();
@@ -1192,7 +1210,10 @@ const oneop_operator *open_library(const Binding &self) {
   const auto table = reinterpret_cast<oneop_library_function>(dlsym(handle, ONEOP_LIBRARY_SYMBOL));
   if (!table)
     refuse_library(self, "is not a kernel library: it has no function " ONEOP_LIBRARY_SYMBOL ".");
-  const auto *library = table();
+  return table();
+}
+
+const oneop_operator *find_table(const Binding &self, const oneop_library *library) {
   if (library->abi_version != ONEOP_ABI_VERSION)
     refuse_library(
         self, text("has ABI version ", library->abi_version, "; this oneop reads version ", ONEOP_ABI_VERSION, "."));
@@ -1272,15 +1293,17 @@ GradientPlan plan_gradient(const Binding &self) {
   return plan;
 }
 
-std::unique_ptr<Binding> bind(const char *description) {
+// `own` is the table of the library that serves these kernels itself; without it, the description names the file.
+std::unique_ptr<Binding> bind(const char *description, const oneop_library *own) {
   auto self = parse(description);
-  self->table = open_library(*self);
+  self->served = own != nullptr;
+  self->table = find_table(*self, own ? own : open_library(*self));
   check_table(*self, *self->table);
   read_kernels(*self);
   const auto &schema = find_operator(*self, self->name).schema();
   if (schema.arguments().size() != self->arguments() || schema.returns().size() != self->outputs.size())
     throw AttachError(text(self->name, ": its schema does not fit its definition: ", toString(schema), "."));
-  if (!self->native_only)
+  if (!self->native_only && !self->served)
     self->reference = find_operator(*self, self->name + "_reference");
   if (!self->gradient_name.empty())
     self->gradient = plan_gradient(*self);
@@ -1300,11 +1323,11 @@ void register_kernels(const std::string &name, Operator *entry) {
   add(c10::DispatchKey::Autograd, std::make_unique<Differentiate>(entry));
 }
 
-void attach(const char *description) {
+void attach(const char *description, const oneop_library *own = nullptr) {
   static std::mutex mutex;
   static auto *entries = new std::map<std::string, std::unique_ptr<Operator>>; // outlives the interpreter's shutdown
   const std::lock_guard<std::mutex> lock(mutex);
-  auto binding = bind(description);
+  auto binding = bind(description, own);
   const auto name = binding->name;
   auto &entry = (*entries)[name];
   const bool fresh = !entry;
@@ -1315,6 +1338,35 @@ void attach(const char *description) {
     register_kernels(name, entry.get());
 }
 
+// Where there is no Python, the schema has to come from here too.
+void serve(const char *schema, const char *description, const oneop_library *own) {
+  const auto name = parse(description)->name;
+  if (c10::Dispatcher::singleton().findSchema({name, ""}))
+    throw AttachError(text(name, " is registered already, from Python or from another library, and stays as it is. ",
+                           "Load one library for each operator."));
+  auto fragment = std::make_unique<torch::Library>(torch::Library::FRAGMENT, name.substr(0, name.find("::")),
+                                                   std::nullopt, __FILE__, __LINE__);
+  fragment->def(schema, {at::Tag::pt2_compliant_tag});
+  attach(description, own);
+  fragment.release(); // never destroyed: that would take the operator out of the dispatcher
+}
+
+// What `call` throws, as text that is valid until this thread's next call; NULL if nothing.
+template <class Call> const char *reported(Call &&call) {
+  static thread_local std::string problem;
+  try {
+    call();
+    return nullptr;
+  } catch (const c10::Error &error) {
+    problem = error.what_without_backtrace();
+  } catch (const std::exception &error) {
+    problem = error.what();
+  } catch (...) {
+    problem = "an unknown C++ exception";
+  }
+  return problem.c_str();
+}
+
 } // namespace
 
 // ---- What the loader calls -------------------------------------------------------------------------------------------
@@ -1322,16 +1374,12 @@ void attach(const char *description) {
 extern "C" {
 // Attaches one operator's kernels. Returns NULL, or why not (valid until this thread's next call).
 ONEOP_EXPORT const char *oneop_torch_attach(const char *description) {
-  static thread_local std::string problem;
-  try {
-    attach(description);
-    return nullptr;
-  } catch (const std::exception &error) {
-    problem = error.what();
-  } catch (...) {
-    problem = "an unknown C++ exception";
-  }
-  return problem.c_str();
+  return reported([&] { attach(description); });
+}
+
+// Makes an operator known whose kernels are linked into this library. Returns as oneop_torch_attach does.
+ONEOP_EXPORT const char *oneop_torch_serve(const char *schema, const char *description, const oneop_library *own) {
+  return reported([&] { serve(schema, description, own); });
 }
 
 // Lends what only Python can do. Without it, a failed call throws c10::Error, and torch.func does not exist.
