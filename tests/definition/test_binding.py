@@ -5,7 +5,6 @@ from typing import NamedTuple
 import pytest
 from hypothesis import given
 from jaxtyping import Float, Int
-from support.expressions import NAMES, expressions, values
 from torch import Tensor
 
 from oneop.definition.binding import bind
@@ -13,6 +12,7 @@ from oneop.definition.dims import DimError, evaluate
 from oneop.definition.gradient import gradient_definition
 from oneop.definition.signature import definition_of
 from oneop.errors import CallError
+from support.expressions import NAMES, expressions, values
 
 
 def linear(

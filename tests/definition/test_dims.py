@@ -2,7 +2,6 @@
 
 import pytest
 from hypothesis import given
-from support.expressions import expressions, values
 
 from oneop.definition.dims import (
     INT64_MAX,
@@ -19,6 +18,7 @@ from oneop.definition.dims import (
     parse_expression,
     parse_shape,
 )
+from support.expressions import expressions, values
 
 
 @given(expressions)

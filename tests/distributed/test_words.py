@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 import torch
-from distributed import operators
 from jaxtyping import Float
 from torch import Tensor
 
 import oneop
+from distributed import operators
 from oneop.targets.pytorch.sharding import Rule, cuts_of, rule_of
 
 

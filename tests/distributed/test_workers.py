@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 import torch.multiprocessing
-from distributed import operators
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 import oneop
+from distributed import operators
 
 HERE = Path(__file__).parent
 X = torch.arange(12.0, dtype=torch.float64).reshape(2, 6) / 10

@@ -7,10 +7,10 @@ import onnx
 import pytest
 import torch
 from jaxtyping import Float
-from support.onnx_checks import attributes, export_and_compare, export_quietly, require_attributes
 from torch import Tensor
 
 import oneop
+from support.onnx_checks import attributes, export_and_compare, export_quietly, require_attributes
 
 
 @oneop.op("onnx_attributes::kinds")

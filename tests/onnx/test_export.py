@@ -17,6 +17,10 @@ import pytest
 import torch
 from jaxtyping import Float, Int
 from onnx_ir.passes.common import InlinePass
+from torch import Tensor
+
+import oneop
+from oneop.targets.onnx import schemas, torch_exporter
 from support.onnx_checks import (
     attributes,
     compare,
@@ -26,10 +30,6 @@ from support.onnx_checks import (
     run_onnxruntime,
     run_reference,
 )
-from torch import Tensor
-
-import oneop
-from oneop.targets.onnx import schemas, torch_exporter
 
 
 @oneop.op("onnx_export::affine")

@@ -8,10 +8,10 @@ import onnx
 import pytest
 import torch
 from jaxtyping import Float, Int64, Shaped
-from support.onnx_checks import eager, export_and_compare, export_quietly, run_reference
 from torch import Tensor
 
 import oneop
+from support.onnx_checks import eager, export_and_compare, export_quietly, run_reference
 
 
 @oneop.op("onnx_functions::scaled_linear")

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from support.ort_models import RELEASE, assert_right, model, operator, session
 
 X = np.array([0.5, -2.0], "float64")

@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+
 from support.ort_models import feeds, model, operator, session
 
 X = np.arange(5, dtype="float32")

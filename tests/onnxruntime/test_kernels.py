@@ -4,6 +4,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
+
 from support.ort_models import assert_right, feeds, model, operator, reference, run, session
 
 RANDOM = np.random.default_rng(0)

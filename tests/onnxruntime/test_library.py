@@ -6,12 +6,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.ort_models import OPERATORS, operator
 
 import oneop
 from oneop.errors import BuildError
 from oneop.kernels.building import find_compiler
 from oneop.targets.onnxruntime.library import build_library
+from support.ort_models import OPERATORS, operator
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from support import ort_releases
 
 TESTS = ("kernels", "attributes", "shapes", "errors", "threads")

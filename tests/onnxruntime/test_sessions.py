@@ -14,12 +14,12 @@ import onnxruntime
 import pytest
 import torch
 from jaxtyping import Float
-from support.ort_models import OPERATORS, feeds, model, operator
 from torch import Tensor
 
 import oneop
 from oneop.errors import BuildError, ExportError
 from oneop.targets.onnxruntime.models import read_model
+from support.ort_models import OPERATORS, feeds, model, operator
 
 X = np.arange(4, dtype="float32")
 

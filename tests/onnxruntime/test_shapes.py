@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from support.ort_models import RELEASE, feeds, model, operator, session
 
 ABSENT_INPUTS = RELEASE >= (1, 24)

@@ -6,10 +6,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.ort_models import operator
 
 from oneop.kernels.building import find_compiler
 from oneop.targets.onnxruntime import table
+from support.ort_models import operator
 
 GOLDEN = Path(__file__).with_name("golden") / "table.c"
 

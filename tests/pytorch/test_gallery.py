@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from gallery.gallery import EXAMPLES, Example, every_attribute, gradient_counts, linear, take
 from torch import Tensor
 from torch.autograd import forward_ad
 from torch.utils.checkpoint import checkpoint
 
+from gallery.gallery import EXAMPLES, Example, every_attribute, gradient_counts, linear, take
 from oneop.errors import CallError
 from oneop.targets.pytorch import native
 

@@ -22,8 +22,8 @@ def attributes(definition: Definition, values: Mapping[str, Any]) -> list[ir.Att
     for item in definition.attributes:
         if values[item.name] is None and not item.is_required and item.default is not None:
             raise ExportError(
-                f"{definition.name}: attribute `{item.name}` is None in this call, and its default is {item.default!r}. ONNX"
-                f" says None by leaving an attribute out, which means the default. Give `{item.name}` the"
+                f"{definition.name}: attribute `{item.name}` is None in this call, and its default is {item.default!r}."
+                f" ONNX says None by leaving an attribute out, which means the default. Give `{item.name}` the"
                 " default None."
             )
     return [
