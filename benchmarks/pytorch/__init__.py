@@ -5,6 +5,6 @@ from benchmarks.measure import Row
 
 def rows() -> list[Row]:
     """The rows of the table, the quick ones first."""
-    from benchmarks.pytorch import building, calls
+    from benchmarks.pytorch import building, calls, derived
 
-    return [*calls.rows(), *building.rows()]
+    return [*calls.rows(), *derived.rows(), *building.rows()]
