@@ -98,3 +98,13 @@ def test_every_dependency_is_pinned() -> None:
 
 def test_ci_can_run() -> None:
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
+
+
+def test_another_release_of_torch_brings_its_own_bound_for_setuptools() -> None:
+    program = (
+        f"import sys; sys.path.insert(0, {str(ROOT / 'tools')!r}); import setup; print(setup.pinned(*sys.argv[1:]))"
+    )
+    given = "setuptools==84.2.1\nsympy==1.14.0\ntorch==2.13.0\n"
+    for torch, expected in (("2.11.0", "sympy==1.14.0\ntorch==2.11.0\n"), ("", given)):
+        ran = subprocess.run([sys.executable, "-c", program, given, torch], capture_output=True, text=True, check=True)
+        assert ran.stdout == expected + "\n"

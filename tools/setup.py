@@ -62,8 +62,13 @@ def create(environment: Path) -> None:
 
 
 def pinned(constraints: str, torch: str | None) -> str:
-    """The constraints, with another release of torch where one is asked for."""
-    return re.sub(r"(?m)^torch==.*$", f"torch=={torch}", constraints) if torch else constraints
+    """The constraints, with another release of torch where one is asked for.
+
+    That release bounds setuptools itself: 2.11 and 2.12 want one below 82.
+    """
+    if not torch:
+        return constraints
+    return re.sub(r"(?m)^torch==.*$", f"torch=={torch}", re.sub(r"(?m)^setuptools==.*\n", "", constraints))
 
 
 def install(command: list[str], log: Path) -> None:
