@@ -16,6 +16,7 @@ NAMES = {
     "Operator",
     "build",
     "export",
+    "load_exported",
     "onnx",
     "onnxruntime",
     "op",

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from oneop.targets import onnx, onnxruntime
     from oneop.targets.building import build
     from oneop.targets.onnx import export
+    from oneop.targets.pytorch.exported import load_exported
     from oneop.targets.pytorch.sharding_check import verify_sharding
 
 __version__ = "0.1.0"
@@ -24,6 +25,7 @@ __all__ = [
     "Operator",
     "build",
     "export",
+    "load_exported",
     "onnx",
     "onnxruntime",
     "op",
@@ -34,6 +36,7 @@ __all__ = [
 _LATER = {
     "build": ("oneop.targets.building", "build"),
     "export": ("oneop.targets.onnx", "export"),
+    "load_exported": ("oneop.targets.pytorch.exported", "load_exported"),
     "onnx": ("oneop.targets.onnx", None),
     "onnxruntime": ("oneop.targets.onnxruntime", None),
     "verify_sharding": ("oneop.targets.pytorch.sharding_check", "verify_sharding"),

@@ -16,9 +16,10 @@ from oneop.definition.record import Definition, Layout
 from oneop.definition.signature import definition_of, output_type_of
 from oneop.errors import CallError, DefinitionError
 from oneop.kernels.spec import KernelOptions, KernelSpec
-from oneop.targets.pytorch import native, registration
+from oneop.targets.pytorch import exported, native, registration, scalars
 from oneop.targets.pytorch.autocast import POLICIES
 from oneop.targets.pytorch.inputs import check_attribute, tensors_of
+from oneop.targets.pytorch.releases import is_exporting
 from oneop.targets.pytorch.schema import schema_has_default
 from oneop.targets.pytorch.sharding import Words, words_of
 
@@ -55,9 +56,11 @@ class Operator:
         self.gradient_operator: Operator | None = None
         self.defined_in = defined_in or _file_of(function)
         self.__name__ = definition.base
+        self.__module__ = function.__module__
         self.__doc__ = definition.doc
         self.__wrapped__ = function
         self._named = frozenset(parameters or inspect.signature(function).parameters)
+        self.float_attributes = scalars.float_attributes(definition)
         self._unsaid = {
             item.name: list(item.default) if isinstance(item.default, tuple) else item.default
             for item in definition.attributes
@@ -154,9 +157,10 @@ class Operator:
         return self._call(*args, **kwargs)
 
     def _traced(self, *args: Any, **kwargs: Any) -> Any:
-        inlined = self.inline and not torch.compiler.is_exporting()
-        operator = self.torch_reference if inlined else self.torch_op
-        return self._typed(operator(*args, **{**self._unsaid, **kwargs}))
+        given = {**self._unsaid, **kwargs}
+        if is_exporting():
+            return self._typed(exported.call(self, args, given))
+        return self._typed(scalars.call(self, args, given))
 
     def _typed(self, result: Any) -> Any:
         return (

@@ -19,7 +19,7 @@ POLICIES = ("promote", "lower", "float32")
 KEYS = {"AutocastCPU": "cpu", "AutocastCUDA": "cuda"}
 
 
-def autocast_implementation(name: str, key: str) -> Callable[..., Any]:
+def autocast_implementation(name: str, key: str, overload: str = "default") -> Callable[..., Any]:
     """What runs at one of torch's Autocast keys, which only an active ``torch.autocast`` turns on."""
     device_type = KEYS[key]
     below = DispatchKeySet(getattr(DispatchKey, key))
@@ -27,7 +27,8 @@ def autocast_implementation(name: str, key: str) -> Callable[..., Any]:
     def autocast(*args: Any, **kwargs: Any) -> Any:
         operator = registry.operators()[name]
         with torch._C._ExcludeDispatchKeyGuard(below):
-            return operator.torch_op(*_cast(operator, args, device_type), **kwargs)
+            called = getattr(operator.torch_op.overloadpacket, overload)
+            return called(*_cast(operator, args, device_type), **kwargs)
 
     return autocast
 

@@ -9,6 +9,7 @@ from torch._C import DispatchKeySet
 from torch._functorch.autograd_function import (  # type: ignore[attr-defined]
     enable_single_level_autograd_function,
 )
+from torch._ops import OpOverload
 from torch.autograd.forward_ad import _set_fwd_grad_enabled, unpack_dual
 from torch.autograd.function import _SingleLevelFunction
 
@@ -29,19 +30,19 @@ def autograd_implementation(name: str) -> Callable[..., Any]:
 
     def autograd(keys: DispatchKeySet, *args: Any, **kwargs: Any) -> Any:
         operator = registry.operators()[name]
-        tensors = _flat(args)
+        tensors = flat(args)
         needs_gradient = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
         has_tangent = any(unpack_dual(tensor).tangent is not None for tensor in tensors)
         if has_tangent or (needs_gradient and operator.gradient_operator is None):
             return operator.torch_reference(*args, **kwargs)
         if needs_gradient:
-            return _apply(operator, keys, args, kwargs)
-        return _below(operator, keys, args, kwargs)
+            return apply(WrittenGradient, Call(operator, operator.torch_op, keys, args, kwargs))
+        return below(operator.torch_op, keys, args, kwargs)
 
     return autograd
 
 
-def _flat(args: Sequence[Any]) -> list[Tensor]:
+def flat(args: Sequence[Any]) -> list[Tensor]:
     return [
         tensor
         for value in args
@@ -50,16 +51,25 @@ def _flat(args: Sequence[Any]) -> list[Tensor]:
     ]
 
 
-def _below(operator: "Operator", keys: DispatchKeySet, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def below(overload: OpOverload, keys: DispatchKeySet, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Calls what stands under the Autograd key."""
     with torch._C._AutoDispatchBelowAutograd():
-        return operator.torch_op.redispatch(keys & torch._C._after_autograd_keyset, *args, **kwargs)
+        return overload.redispatch(keys & torch._C._after_autograd_keyset, *args, **kwargs)
 
 
-class _Call:
-    """What one node remembers that is no tensor."""
+class Call:
+    """What one node remembers that is no input."""
 
-    def __init__(self, operator: "Operator", keys: DispatchKeySet, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        operator: "Operator",
+        overload: OpOverload,
+        keys: DispatchKeySet,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+    ) -> None:
         self.operator = operator
+        self.overload = overload
         self.keys = keys
         self.kwargs = kwargs
         self.args = args
@@ -82,19 +92,19 @@ class _Call:
         return values, rest
 
 
-class _WrittenGradient(_SingleLevelFunction):
-    """Forward is the operator, backward its gradient operator.
+class WrittenGradient(_SingleLevelFunction):
+    """Forward is the operator, backward its gradient operator, each by the overload that was called.
 
     torch's Autograd key is already one level of functorch's transforms; a ``Function`` would start them again.
     """
 
     @staticmethod
-    def forward(ctx: Any, call: _Call, *tensors: Tensor) -> Any:
+    def forward(ctx: Any, call: Call, *tensors: Tensor) -> Any:
         operator = call.operator
         inputs, _ = call.inputs(tensors)
         # A Function turns gradients off for its forward; under functorch the levels below this one still want theirs.
         with torch.enable_grad(), _set_fwd_grad_enabled(True):
-            result = _below(operator, call.keys, inputs, call.kwargs)
+            result = below(call.overload, call.keys, inputs, call.kwargs)
         outputs = result if isinstance(result, tuple) else (result,)
         definition = operator.definition
         gradient = operator.gradient_operator
@@ -108,7 +118,7 @@ class _WrittenGradient(_SingleLevelFunction):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> Any:
-        call: _Call = ctx.call
+        call: Call = ctx.call
         operator = call.operator
         gradient = operator.gradient_operator
         assert gradient is not None
@@ -116,10 +126,11 @@ class _WrittenGradient(_SingleLevelFunction):
         given = zip(operator.definition.outputs, gradients, strict=True)
         differentiable = {item.name for item in differentiable_outputs(operator.definition)}
         incoming = [value for item, value in given if item.name in differentiable]
-        needed = [_asked_for(node) for node, _ in ctx.next_functions]
+        needed = asked_for(ctx)
         needs = _mask(call, needed)
         attributes = {**call.kwargs, NEEDS: needs}
-        result = gradient.torch_op(*incoming, *inputs, *kept, **attributes)
+        gradient_overload = getattr(gradient.torch_op.overloadpacket, call.overload._overloadname)
+        result = gradient_overload(*incoming, *inputs, *kept, **attributes)
         values = result if isinstance(result, tuple) else (result,)
         found = {item.mirrors: value for item, value in zip(gradient.definition.outputs, values, strict=True)}
         flat: list[Tensor | None] = []
@@ -129,6 +140,11 @@ class _WrittenGradient(_SingleLevelFunction):
             value = found.get(item.name)
             flat.extend([None] * abs(count) if value is None else value if isinstance(value, list | tuple) else [value])
         return (None, *(value if wanted else None for value, wanted in zip(flat, needed, strict=True)))
+
+
+def asked_for(ctx: Any) -> list[bool]:
+    """Whether the running backward goes on to each of a node's inputs."""
+    return [_asked_for(node) for node, _ in ctx.next_functions]
 
 
 def _asked_for(node: Any) -> bool:
@@ -141,7 +157,7 @@ def _asked_for(node: Any) -> bool:
         return True
 
 
-def _mask(call: _Call, needed: Sequence[bool]) -> int:
+def _mask(call: Call, needed: Sequence[bool]) -> int:
     """One bit an input of the operator: whether any of its tensors needs a gradient."""
     mask, position = 0, 0
     for index, count in enumerate(call.counts):
@@ -151,6 +167,7 @@ def _mask(call: _Call, needed: Sequence[bool]) -> int:
     return mask
 
 
-def _apply(operator: "Operator", keys: DispatchKeySet, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def apply(function: type[_SingleLevelFunction], call: Call) -> Any:
+    """Runs a function of one node over the tensors of a call."""
     with enable_single_level_autograd_function():
-        return _WrittenGradient.apply(_Call(operator, keys, args, kwargs), *_flat(args))  # type: ignore[attr-defined]
+        return function.apply(call, *flat(call.args))  # type: ignore[attr-defined]

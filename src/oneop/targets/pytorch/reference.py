@@ -176,10 +176,11 @@ def _fresh(value: Any, inputs: Sequence[Any]) -> Any:
         for tensor in (item if isinstance(item, list | tuple) else [item])
         if tensor is not None
     ]
-    return value.clone() if any(_alias(value, tensor) for tensor in flat) else value
+    return value.clone() if any(alias(value, tensor) for tensor in flat) else value
 
 
-def _alias(left: Tensor, right: Tensor) -> bool:
+def alias(left: Tensor, right: Tensor) -> bool:
+    """Whether two tensors share memory."""
     if left is right:
         return True
     return torch._C._has_storage(left) and torch._C._has_storage(right) and bool(torch._C._is_alias_of(left, right))  # type: ignore[attr-defined]

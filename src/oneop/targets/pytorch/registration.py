@@ -10,7 +10,7 @@ from torch.library import Library
 from oneop import registry
 from oneop.definition.record import Definition, Output
 from oneop.errors import DefinitionError, OneopError
-from oneop.targets.pytorch import autocast, autograd, native, sharding
+from oneop.targets.pytorch import autocast, autograd, native, scalars, sharding
 from oneop.targets.pytorch.inputs import check_inputs
 from oneop.targets.pytorch.reference import output_dtype, placeholder, run_reference
 from oneop.targets.pytorch.schema import schema_text
@@ -82,6 +82,7 @@ def _register_schema(definition: Definition) -> None:
     for key in autocast.KEYS:
         library.impl(definition.base, autocast.autocast_implementation(definition.name, key), key)
     torch.library.register_fake(definition.name, _fake_implementation(definition.name), lib=library)
+    scalars.register(definition, library, _fake_implementation(definition.name))
     sharding.watch(definition)
 
 

@@ -1,6 +1,7 @@
 """Writes a definition in torch's schema language."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -8,14 +9,16 @@ import torch
 from oneop.definition.record import Attribute, Definition, Input, Output
 
 
-def schema_text(definition: Definition, base: str | None = None) -> str:
+def schema_text(definition: Definition, base: str | None = None, *, more: Sequence[str] = ()) -> str:
     """The schema of an operator, or of its twin under another ``base``, without the namespace.
+
+    ``more`` keyword arguments come before the attributes.
 
     A default that the language cannot say (a list of strings, infinity) is left out: whoever calls ``torch.ops`` then
     gives the attribute; calls through the Operator fill it in.
     """
     inputs = [_input(item) for item in definition.inputs]
-    attributes = [_attribute(item) for item in definition.attributes]
+    attributes = [*more, *(_attribute(item) for item in definition.attributes)]
     arguments = ", ".join([*inputs, *(["*"] if attributes else []), *attributes])
     outputs = [_output(definition, item) for item in definition.outputs]
     single = len(outputs) == 1
