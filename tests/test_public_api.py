@@ -16,6 +16,7 @@ NAMES = {
     "Operator",
     "build",
     "export",
+    "from_function",
     "load_exported",
     "onnx",
     "onnxruntime",

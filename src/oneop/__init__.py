@@ -3,7 +3,7 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from oneop import registry
+from oneop import older_exporter, registry
 from oneop.errors import BuildError, CallError, DefinitionError, ExportError, OneopError
 from oneop.operator import Operator, op
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from oneop.targets.building import build
     from oneop.targets.onnx import export
     from oneop.targets.pytorch.exported import load_exported
+    from oneop.targets.pytorch.from_function import from_function
     from oneop.targets.pytorch.sharding_check import verify_sharding
 
 __version__ = "0.1.0"
@@ -25,6 +26,7 @@ __all__ = [
     "Operator",
     "build",
     "export",
+    "from_function",
     "load_exported",
     "onnx",
     "onnxruntime",
@@ -36,12 +38,16 @@ __all__ = [
 _LATER = {
     "build": ("oneop.targets.building", "build"),
     "export": ("oneop.targets.onnx", "export"),
+    "from_function": ("oneop.targets.pytorch.from_function", "from_function"),
     "load_exported": ("oneop.targets.pytorch.exported", "load_exported"),
     "onnx": ("oneop.targets.onnx", None),
     "onnxruntime": ("oneop.targets.onnxruntime", None),
     "verify_sharding": ("oneop.targets.pytorch.sharding_check", "verify_sharding"),
 }
 """Names whose module imports a runtime, or much else: resolved when they are used."""
+
+
+older_exporter.watch()
 
 
 def __getattr__(name: str) -> Any:

@@ -3,7 +3,7 @@
 import importlib.util
 import sys
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from oneop.operator import Operator
 
 _operators: dict[str, "Operator"] = {}
+_listeners: "list[Callable[[Operator], None]]" = []
 lock = threading.RLock()
 """Held while operators are defined or built."""
 
@@ -37,6 +38,16 @@ def check(operator: "Operator") -> None:
 def add(operator: "Operator") -> None:
     """Takes an operator in, in the place of one with the same name and definition."""
     _operators[operator.definition.name] = operator
+    for listener in _listeners:
+        listener(operator)
+
+
+def subscribe(listener: "Callable[[Operator], None]") -> None:
+    """Calls ``listener`` with every operator: those that are defined, and each that will be."""
+    with lock:
+        for operator in _operators.values():
+            listener(operator)
+        _listeners.append(listener)
 
 
 def defined_in(path: str) -> list["Operator"]:

@@ -177,7 +177,8 @@ print("torch.distributed.tensor" in sys.modules)
 import torch.distributed.tensor
 after = define("lazily::c")
 import oneop.targets.pytorch.sharding as sharding
-print([has_rule(item) for item in (*before, after)], any(isinstance(f, sharding._Hook) for f in sys.meta_path))
+rules = [has_rule(item) for item in (*before, after)]
+print(rules, any(getattr(f, 'name', '') == sharding.DTENSOR for f in sys.meta_path))
 print(torch.distributed.tensor.__spec__.loader.exec_module.__qualname__)
 """
     )

@@ -269,12 +269,6 @@ def test_keyword_arguments_of_the_model(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (
-            {"dynamo": False},
-            "oneop.export: dynamo=False, torch's older exporter, is not supported yet. Leave it out: the default "
-            "exporter keeps "
-            "the operators.",
-        ),
         ({"opset_version": 17}, "oneop.export: opset_version is 17. Give 18 or newer, or leave it out."),
         ({"f": "model.onnx"}, "oneop.export: there is no option `f`. Give the file as the third argument, `path`."),
     ],

@@ -2,13 +2,14 @@
 
 import os
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch.onnx import ONNXProgram
 
 from oneop.errors import ExportError, OneopError
-from oneop.targets.onnx import completing, saving, torch_exporter, translating
+from oneop.targets.onnx import completing, saving, torch_exporter, torchscript, translating
 from oneop.targets.onnx.translating import Fallback, Table
 
 _SAVING = {
@@ -66,6 +67,8 @@ def export(
     target = saving.require_writable(path)
     options = dict(torch_onnx_options)
     to_save = {theirs: options.pop(ours) for ours, theirs in _SAVING.items() if ours in options}
+    if options.pop("dynamo", True) is False:
+        return _export_older(model, args, target, kwargs, dynamic_shapes, fallback, options, to_save)
     own: Table = {**translating.table(fallback), **(options.pop("custom_translation_table", None) or {})}
     _install_hooks()
     try:
@@ -81,6 +84,35 @@ def export(
     # Done already where the hooks are in place; everything else works without them.
     completing.complete(program.model)
     completing.restore_inputs(program.model)
+    saving.save(program, target, **to_save)
+    return program
+
+
+def _export_older(
+    model: Any,
+    args: tuple[Any, ...],
+    target: Path,
+    kwargs: dict[str, Any] | None,
+    dynamic_shapes: Any,
+    fallback: Fallback,
+    options: dict[str, Any],
+    to_save: dict[str, Any],
+) -> ONNXProgram:
+    """torch.onnx.export(dynamo=False) through the same steps: mark the nodes, put the fallbacks in place, write."""
+    if dynamic_shapes is not None:
+        raise ExportError(
+            "oneop.export: dynamo=False, torch's older exporter, takes no dynamic_shapes. Give dynamic_axes, with "
+            "input_names and output_names, or leave dynamo=False out."
+        )
+    try:
+        traced = torchscript.trace(model, args, kwargs, fallback, options)
+    except Exception as error:
+        for cause in _causes(error):
+            if isinstance(cause, OneopError):
+                raise cause from None
+        raise
+    completing.complete(traced)
+    program = ONNXProgram(traced, None)
     saving.save(program, target, **to_save)
     return program
 
@@ -112,11 +144,6 @@ def _install_hooks() -> bool:
 
 
 def _require_options(options: Mapping[str, Any]) -> None:
-    if options.get("dynamo", True) is not True:
-        raise ExportError(
-            "oneop.export: dynamo=False, torch's older exporter, is not supported yet. Leave it out: the default "
-            "exporter keeps the operators."
-        )
     version = options.get("opset_version")
     if version is not None and version < completing.OLDEST_OPSET:
         raise ExportError(

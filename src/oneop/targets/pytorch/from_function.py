@@ -33,6 +33,9 @@ def from_function(function: FunctionClass, name: str, signature: Callable[..., A
     Raises DefinitionError where the parameters differ, or where the class does what an operator cannot: change an input
     in place, or keep state outside ``ctx``.
 
+    >>> import oneop, torch
+    >>> from jaxtyping import Float
+    >>> from torch import Tensor
     >>> class Scale(torch.autograd.Function):
     ...     @staticmethod
     ...     def forward(ctx, x, alpha):
@@ -41,9 +44,8 @@ def from_function(function: FunctionClass, name: str, signature: Callable[..., A
     ...     @staticmethod
     ...     def backward(ctx, grad):
     ...         return ctx.alpha * grad, None
-    >>> from jaxtyping import Float
     >>> def scale(x: Float[Tensor, "n"], *, alpha: float = 1.0) -> Float[Tensor, "n"]: ...
-    >>> operator = from_function(Scale, "docs::scale_function", scale)
+    >>> operator = oneop.from_function(Scale, "docs::scale_function", scale)
     >>> operator(torch.ones(2), alpha=3.0)
     tensor([3., 3.])
     """

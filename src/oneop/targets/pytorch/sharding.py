@@ -17,19 +17,16 @@ as ``bias``: their gradient is whole in every share, since ``out`` depends on th
 What is private to DTensor stands in ``_register`` and ``forget``; all else is documented.
 """
 
-import importlib.abc
-import importlib.machinery
-import importlib.util
-import sys
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from oneop import registry
 from oneop.definition.dims import Binary, Call, Name, Shape, names
 from oneop.definition.record import Definition, Input, Output
 from oneop.errors import CallError, DefinitionError
+from oneop.importing import is_imported, when_imported
 
 if TYPE_CHECKING:
     from oneop.operator import Operator
@@ -248,57 +245,18 @@ def leading_of(definition: Definition, shapes: Sequence[Sequence[Sequence[int]]]
 
 # ---- DTensor ---------------------------------------------------------------------------------------------------------
 
-_waiting: list[Definition] = []
-"""Operators that were defined before DTensor was imported."""
-
 
 def watch(definition: Definition) -> None:
     """Gives an operator its rule for DTensor: now if DTensor is imported, else when it is. Imports nothing."""
-    if _is_imported():
-        _register(definition)
-        return
-    _waiting.append(definition)
-    if not any(isinstance(finder, _Hook) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Hook())
+    when_imported(DTENSOR, functools.partial(_register, definition))
 
 
 def forget() -> None:
     """Makes DTensor ask for rules again: an operator was defined once more, perhaps with other words."""
-    if _is_imported():
+    if is_imported(DTENSOR):
         from torch.distributed.tensor import debug
 
         debug._clear_sharding_prop_cache()
-
-
-def _is_imported() -> bool:
-    return hasattr(sys.modules.get(DTENSOR), "DTensor")
-
-
-class _Hook(importlib.abc.MetaPathFinder):
-    """Waits for the import of DTensor, which is slow and which few programs need, and then registers what waits."""
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if name != DTENSOR:
-            return None
-        sys.meta_path.remove(self)
-        try:
-            spec = importlib.util.find_spec(name)
-        finally:
-            sys.meta_path.insert(0, self)
-        if spec is not None and spec.loader is not None:
-            loader, run = spec.loader, spec.loader.exec_module
-
-            def exec_module(module: ModuleType) -> None:
-                run(module)
-                del loader.exec_module  # the instance's: the class has its own again
-                sys.meta_path.remove(self)
-                while _waiting:
-                    _register(_waiting.pop())
-
-            loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
 
 
 def _register(definition: Definition) -> None:
@@ -402,7 +360,7 @@ def gathered_reference(call: Callable[..., Any], inputs: Sequence[Any], error: E
     A reference that makes tensors of its own, or calls what DTensor has no rule for, cannot run on DTensors. Every
     process then computes the same, forward and backward, and so every gradient is whole.
     """
-    if not _is_imported():
+    if not is_imported(DTENSOR):
         raise error
     from torch.distributed.tensor import DTensor, Replicate
     from torch.utils._pytree import tree_map
