@@ -57,11 +57,13 @@ def program(path: Path, compiler: tuple[str, ...]) -> None:
     """Links torch's C++ libraries from the wheel, and nothing of Python or of oneop."""
     root = Path(torch.__file__).parent
     headers = [root / "include", root / "include" / "torch" / "csrc" / "api" / "include"]
+    # Packages from a CUDA build of torch look for libtorch too, so it is linked although the program itself needs none.
+    linked = (*(["-Wl,--no-as-needed"] if sys.platform == "linux" else []), "-ltorch", "-ltorch_cpu", "-lc10")
     command = [
         *compiler,
         *("-std=c++20", f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"),
         *(word for folder in headers for word in ("-isystem", folder)),
-        *(HERE / "serve.cpp", f"-L{root / 'lib'}", f"-Wl,-rpath,{root / 'lib'}", "-ltorch_cpu", "-lc10", "-ldl"),
+        *(HERE / "serve.cpp", f"-L{root / 'lib'}", f"-Wl,-rpath,{root / 'lib'}", *linked, "-ldl"),
         *("-o", path),
     ]
     made = subprocess.run(command, capture_output=True, text=True, check=False)
