@@ -1,6 +1,8 @@
 /* The kernels of gallery.py in C. */
 #include "blend.h"
 #include "blend_grad.h"
+#include "choose.h"
+#include "choose_grad.h"
 #include "every_attribute.h"
 
 #include <math.h>
@@ -26,6 +28,26 @@
         a->grad_b.data[i] = mask ? grad * a->a.data[i] * n * (T)pow((double)b, (double)n - 1) : grad * a->c.data[i];   \
       if (a->needs_c)                                                                                                  \
         a->grad_c.data[i] = mask ? (T)0 : grad * b;                                                                    \
+    }                                                                                                                  \
+    return 0;                                                                                                          \
+  }                                                                                                                    \
+                                                                                                                       \
+  int choose_##DTYPE(const choose_args_##DTYPE *a, oneop_context *ctx) {                                               \
+    (void)ctx;                                                                                                         \
+    for (int64_t i = 0; i < a->n; ++i)                                                                                 \
+      a->out.data[i] =                                                                                                 \
+          a->mask.data[i] ? a->a.data[i] * a->a.data[i] * (T)a->times.data[i] : a->b.data[i] * a->b.data[i];           \
+    return 0;                                                                                                          \
+  }                                                                                                                    \
+                                                                                                                       \
+  int choose_grad_##DTYPE(const choose_grad_args_##DTYPE *a, oneop_context *ctx) {                                     \
+    (void)ctx;                                                                                                         \
+    for (int64_t i = 0; i < a->n; ++i) {                                                                               \
+      const T twice = 2 * a->grad.data[i];                                                                             \
+      if (a->needs_a)                                                                                                  \
+        a->grad_a.data[i] = a->mask.data[i] ? twice * a->a.data[i] * (T)a->times.data[i] : (T)0;                       \
+      if (a->needs_b)                                                                                                  \
+        a->grad_b.data[i] = a->mask.data[i] ? (T)0 : twice * a->b.data[i];                                             \
     }                                                                                                                  \
     return 0;                                                                                                          \
   }                                                                                                                    \

@@ -7,6 +7,8 @@
 #include "moments_grad.h"
 #include "outer.h"
 #include "outer_grad.h"
+#include "pick.h"
+#include "pick_grad.h"
 #include "positive.h"
 #include "soft.h"
 #include "soft_grad.h"
@@ -104,6 +106,27 @@ template <class Float, class Int> void take_grad(const take_grad_args<Float, Int
   for (std::int64_t i = 0; i < a.k; ++i)
     for (std::int64_t j = 0; j < a.m; ++j)
       a.grad_x(static_cast<std::int64_t>(a.index(i)), j) += a.grad(i, j);
+}
+
+template <class Float, class Int> void pick(const pick_args<Float, Int> &a, oneop::Context &) {
+  for (std::int64_t i = 0; i < a.k; ++i)
+    for (std::int64_t j = 0; j < a.m; ++j)
+      a.out(i, j) = a.x(static_cast<std::int64_t>(a.index(i)), j) * a.scale(j);
+}
+
+template <class Float, class Int> void pick_grad(const pick_grad_args<Float, Int> &a, oneop::Context &) {
+  if (a.needs_x)
+    std::fill_n(a.grad_x.data, a.grad_x.numel(), Float(0));
+  if (a.needs_scale)
+    std::fill_n(a.grad_scale.data, a.grad_scale.numel(), Float(0));
+  for (std::int64_t i = 0; i < a.k; ++i)
+    for (std::int64_t j = 0; j < a.m; ++j) {
+      const auto row = static_cast<std::int64_t>(a.index(i));
+      if (a.needs_x)
+        a.grad_x(row, j) += a.grad(i, j) * a.scale(j);
+      if (a.needs_scale)
+        a.grad_scale(j) += a.grad(i, j) * a.x(row, j);
+    }
 }
 
 template <class T> void moments(const moments_args<T> &a, oneop::Context &) {

@@ -89,6 +89,29 @@ def take_grad(grad, x, index):
     return torch.zeros_like(x).index_add(0, index.long(), grad), None
 
 
+@oneop.op("gallery::pick", kernels=CPP)
+def pick(index: Int[Tensor, "k"], x: Float[Tensor, "n m"], scale: Float[Tensor, "m"]) -> Float[Tensor, "k m"]:
+    return x[index.long()] * scale
+
+
+@pick.gradient(kernels=CPP)
+def pick_grad(grad, index, x, scale):
+    return None, torch.zeros_like(x).index_add(0, index.long(), grad * scale), (grad * x[index.long()]).sum(0)
+
+
+@oneop.op("gallery::choose", kernels=C)
+def choose(
+    mask: Bool[Tensor, "n"], a: Float[Tensor, "n"], times: Int64[Tensor, "n"], b: Float[Tensor, "n"]
+) -> Float[Tensor, "n"]:
+    return torch.where(mask, a * a * times, b * b)
+
+
+@choose.gradient(kernels=C)
+def choose_grad(grad, mask, a, times, b):
+    zero = torch.zeros_like(grad)
+    return None, torch.where(mask, 2 * grad * a * times, zero), None, torch.where(mask, zero, 2 * grad * b)
+
+
 class Moments(NamedTuple):
     mean: Float[Tensor, "n"]
     largest: Int64[Tensor, "n"]
@@ -218,4 +241,11 @@ EXAMPLES = [
     Example(outer, "strided layout", "in C++", lambda: (randn(3, 2).T, randn(4, 3).T)),
     Example(same, "output that would alias its input", "derived (no kernel)", lambda: (randn(2, 3),)),
     Example(windows, "`*batch`, expression of attributes", "derived", lambda: (randn(2, 5),), {"size": 3, "stride": 2}),
+    Example(pick, "integer input first", "in C++", lambda: (torch.tensor([3, 0, 3]), randn(4, 2), randn(2)), {}),
+    Example(
+        choose,
+        "integer and boolean inputs before floating ones",
+        "in C",
+        lambda: (torch.tensor([True, False, True]), randn(3), torch.tensor([1, 2, 3]), randn(3, seed=1)),
+    ),
 ]

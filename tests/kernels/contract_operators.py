@@ -85,6 +85,15 @@ def gather(x: Float[Tensor, "n k"], index: Int[Tensor, "m"]) -> Float[Tensor, "m
     """Rows of x by index."""
 
 
+def choose(
+    mask: Bool[Tensor, "n"], a: Float[Tensor, "n"], times: Int64[Tensor, "n"], b: Float[Tensor, "n"]
+) -> Float[Tensor, "n"]:
+    """Gradients of some inputs only, and not of the first."""
+
+
+def choose_grad(grad, mask, a, times, b): ...
+
+
 def both(a: Bool[Tensor, "n"], b: Bool[Tensor, "n"]) -> Bool[Tensor, "n"]:
     """a and b. No dtype varies."""
 
@@ -109,11 +118,11 @@ def trouble(x: Float[Tensor, "n"], *, mode: str) -> Float[Tensor, "n"]:
 
 def _definitions() -> dict[str, Definition]:
     strided = (transpose,)
-    plain = (scaled_linear, show, total, find, spread, gather, both, dot, odd_names, trouble)
+    plain = (scaled_linear, show, total, find, spread, gather, choose, both, dot, odd_names, trouble)
     found = [definition_of(function, f"contract::{function.__name__}") for function in plain]
     found += [definition_of(function, f"contract::{function.__name__}", layout="strided") for function in strided]
     by_base = {item.base: item for item in found}
-    for function in (scaled_linear_grad, total_grad):
+    for function in (scaled_linear_grad, total_grad, choose_grad):
         base = function.__name__
         by_base[base] = gradient_definition(by_base[base.removesuffix("_grad")], function)
     return by_base

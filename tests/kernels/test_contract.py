@@ -81,6 +81,23 @@ def test_a_gradient_computes_what_is_needed(host: Host) -> None:
                 assert (found[name] == untouched).all()
 
 
+def test_bits_of_needs_count_inputs_without_gradients_too(host: Host) -> None:
+    grad, a, b = (array(normal(3)) for _ in range(3))
+    mask, times = array([True, False, True], "bool"), array([1, 2, 3], "int64")
+    wanted = {  # the bit is the input's place: mask 0, a 1, times 2, b 3
+        1: ("grad_a", np.where(mask.values, grad.values * times.values, 0)),
+        3: ("grad_b", np.where(mask.values, 0, grad.values)),
+    }
+    untouched = np.frombuffer(b"\xa5" * 4, "float32")[0]
+    for needs in (*range(16), -1):
+        found = host.run("choose_grad", grad, mask, a, times, b, needs=needs)
+        for bit, (name, values) in wanted.items():
+            if needs >> bit & 1:
+                np.testing.assert_allclose(found[name], values, rtol=1e-5)
+            else:
+                assert (found[name] == untouched).all()
+
+
 def test_the_gradient_of_an_absent_input_is_empty_and_not_needed(host: Host) -> None:
     grad, x, weight = (array(normal(*shape)) for shape in ((5, 4), (5, 3), (4, 3)))
     found = host.run("scaled_linear_grad", grad, x, weight, None)

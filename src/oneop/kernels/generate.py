@@ -420,14 +420,16 @@ class Kernel:
         return [item for item in found if item.name != hidden]
 
     @property
-    def needs(self) -> list[tuple[str, int]]:
-        """The operator's inputs, and their numbers here, in the order of the bits of `needs`."""
-        numbers = {item.name: number for number, item in enumerate(self.definition.inputs)}
-        return [(name, numbers[name]) for name in self.definition.differentiates]
+    def needs(self) -> list[tuple[str, int, int]]:
+        """The operator's inputs that have a gradient: name, bit of `needs`, number among the inputs here.
 
-    def is_floating(self, name: str) -> bool:
-        """Whether one of the outputs is the gradient of this input."""
-        return any(item.mirrors == name for item in self.definition.outputs)
+        Inputs without one, such as integers, have a bit too: it is never looked at.
+        """
+        numbers = {item.name: number for number, item in enumerate(self.definition.inputs)}
+        results = {item.mirrors for item in self.definition.outputs}
+        return [
+            (name, bit, numbers[name]) for bit, name in enumerate(self.definition.differentiates) if name in results
+        ]
 
     @property
     def needs_index(self) -> int:
@@ -561,8 +563,7 @@ class Kernel:
         lines = [item.cpp_line if language == "c++" else item.c_line for item in self.attributes]
         return lines + [
             Line(f"bool needs_{name};", f"whether grad_{name} is asked for; if not, leave it as it is{absent}")
-            for name, number in self.needs
-            if self.is_floating(name)
+            for name, _, number in self.needs
             for absent in [f"; false where {name} is absent" if self.inputs[number].arity == "optional" else ""]
         ]
 

@@ -1,5 +1,7 @@
 /* The kernels of contract_operators.py, in C. */
 #include "both.h"
+#include "choose.h"
+#include "choose_grad.h"
 #include "dot.h"
 #include "find.h"
 #include "gather.h"
@@ -184,6 +186,24 @@ int total_grad_f32(const total_grad_args_f32 *a, oneop_context *ctx) {
   for (int64_t e = 0; e < a->grad_xs.size; ++e)
     for (int64_t i = 0; i < a->batch * a->n; ++i)
       a->grad_xs.data[e].data[i] = (float)a->scale * a->grad.data[i] + (float)e;
+  return 0;
+}
+
+int choose_f32(const choose_args_f32 *a, oneop_context *ctx) {
+  (void)ctx;
+  for (int64_t i = 0; i < a->n; ++i)
+    a->out.data[i] = a->mask.data[i] ? a->a.data[i] * (float)a->times.data[i] : a->b.data[i];
+  return 0;
+}
+
+int choose_grad_f32(const choose_grad_args_f32 *a, oneop_context *ctx) {
+  (void)ctx;
+  for (int64_t i = 0; i < a->n; ++i) {
+    if (a->needs_a)
+      a->grad_a.data[i] = a->mask.data[i] ? a->grad.data[i] * (float)a->times.data[i] : 0.0f;
+    if (a->needs_b)
+      a->grad_b.data[i] = a->mask.data[i] ? 0.0f : a->grad.data[i];
+  }
   return 0;
 }
 

@@ -1,5 +1,7 @@
 // The kernels of contract_operators.py, in C++.
 #include "both.h"
+#include "choose.h"
+#include "choose_grad.h"
 #include "dot.h"
 #include "find.h"
 #include "gather.h"
@@ -112,6 +114,20 @@ template <class T> void total_grad(const total_grad_args<T> &a, oneop::Context &
   for (int64_t e = 0; e < a.grad_xs.size(); ++e)
     for (int64_t i = 0; i < a.grad_xs[e].numel(); ++i)
       a.grad_xs[e].data[i] = static_cast<T>(a.scale) * a.grad.data[i] + static_cast<T>(e);
+}
+
+template <class T> void choose(const choose_args<T> &a, oneop::Context &) {
+  for (int64_t i = 0; i < a.n; ++i)
+    a.out(i) = a.mask(i) ? a.a(i) * static_cast<T>(a.times(i)) : a.b(i);
+}
+
+template <class T> void choose_grad(const choose_grad_args<T> &a, oneop::Context &) {
+  for (int64_t i = 0; i < a.n; ++i) {
+    if (a.needs_a)
+      a.grad_a(i) = a.mask(i) ? a.grad(i) * static_cast<T>(a.times(i)) : T(0);
+    if (a.needs_b)
+      a.grad_b(i) = a.mask(i) ? T(0) : a.grad(i);
+  }
 }
 
 template <class T> void find(const find_args<T> &a, oneop::Context &ctx) {
