@@ -13,7 +13,7 @@ from oneop.definition import dtypes as dtype_table
 from oneop.definition.attributes import REQUIRED
 from oneop.definition.gradient import gradient_definition
 from oneop.definition.record import Definition, Layout
-from oneop.definition.signature import definition_of, output_type_of
+from oneop.definition.signature import check_name, definition_of, output_type_of
 from oneop.errors import CallError, DefinitionError
 from oneop.kernels.spec import KernelOptions, KernelSpec
 from oneop.targets.pytorch import exported, native, registration, scalars
@@ -264,6 +264,8 @@ def op(
     tensor([3., 3.])
     """
 
+    check_name(name)
+
     def decorate(function: Callable[..., Any]) -> Operator:
         scope = sys._getframe(1).f_locals
         definition = definition_of(
@@ -305,6 +307,10 @@ def _options(
     libraries: Sequence[str],
     march: str | None,
 ) -> KernelOptions:
+    lists = {"dtypes": dtypes, "flags": flags, "include_dirs": include_dirs, "libraries": libraries}
+    for word, value in lists.items():
+        if isinstance(value, str | Path):
+            raise DefinitionError(f"{name}: {word} is {str(value)!r}; it is a list. Write {word}=[{str(value)!r}].")
     for dtype in dtypes or ():
         if dtype not in dtype_table.BY_NAME:
             raise DefinitionError(

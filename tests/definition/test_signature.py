@@ -322,3 +322,19 @@ def test_inputs_there_must_be():
     )
     assert "every input is optional" in refuse(all_optional)
     assert "parameter `xs` is variadic, but others follow. Put the list of tensors last." in refuse(early)
+
+
+def test_arrays_of_other_packages_are_no_tensors():
+    import numpy as np
+
+    def array(x: Float[np.ndarray, "n"]) -> X: ...
+
+    assert "parameter `x` is Float[ndarray, 'n'], which is no tensor that oneop can describe" in refuse(array)
+
+
+def test_a_default_that_is_no_unicode():
+    def surrogate(x: X, *, s: str = "\udcff") -> X: ...
+
+    assert refuse(surrogate) == (
+        "demo::f: parameter `s` has the default '\\udcff', which is not valid Unicode. Give a value of type str."
+    )

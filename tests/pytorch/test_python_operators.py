@@ -457,3 +457,99 @@ def test_options_that_make_no_sense():
         == "pyop::linear_written_grad is a gradient itself. Its own gradient is derived from its body; remove"
         " `.gradient`."
     )
+
+
+class Found(NamedTuple):
+    where: Float[Tensor, "?k"]
+    what: Float[Tensor, "?k"]
+
+
+def test_one_name_is_one_size_in_a_reference_too():
+    @oneop.op("pyop::found")
+    def found(x: Float[Tensor, "n"], *, less: int = 0) -> Found:
+        return Found(x[x > 0], x[x > 0][less:])
+
+    x = torch.tensor([1.0, -1.0, 2.0])
+    assert found(x).what.tolist() == [1.0, 2.0]
+    assert message(lambda: found(x, less=1)) == (
+        'pyop::found: the reference returned shape (1,) for output `what`; its definition is "?k", and k is 2 here, from'
+        " `where`. Correct the reference or the annotation."
+    )
+
+
+def test_a_reference_that_changes_its_input_is_told_so():
+    @oneop.op("pyop::changing")
+    def changing(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+        x.add_(1)
+        return x * 1
+
+    with torch.no_grad():
+        assert message(lambda: changing(torch.zeros(2))) == (
+            "pyop::changing: the reference changed its input `x` in place, and has changed the caller's tensor."
+            " Write it without operations that end in `_`, or on a clone."
+        )
+
+
+@pytest.mark.parametrize("default", [0.0, -0.0])
+def test_the_sign_of_zero_is_kept(default):
+    def signs(x, *, a: float = default, many: list[float] = (default,)):
+        return x / a + 0 * x / many[0]
+
+    signs.__annotations__.update({"x": Float[Tensor, "n"], "return": Float[Tensor, "n"]})
+    op = oneop.op(f"pyop::signs_{'minus' if str(default)[0] == '-' else 'plus'}")(signs)
+    one = torch.ones(1)
+    for a in (0.0, -0.0):
+
+        class Model(torch.nn.Module):
+            def forward(self, x, a=a):
+                return op(x, a=a, many=[2.0])
+
+        wanted = [float("-inf" if str(a)[0] == "-" else "inf")]
+        assert op(one, a=a, many=[2.0]).tolist() == wanted
+        assert torch.export.export(Model(), (one,)).module()(one).tolist() == wanted
+
+
+def test_defaults_that_the_schema_language_cannot_say_are_filled_in():
+    @oneop.op("pyop::odd_defaults")
+    def odd_defaults(
+        x: Float[Tensor, "n"],
+        *,
+        tiny: float = 5e-324,
+        huge: float = float("inf"),
+        text: str = 'quo"te\n中',
+        words: list[str] = ("a",),
+    ) -> Float[Tensor, "n"]:
+        return x + tiny * 0 + len(text) + len(words) + (1 if huge == float("inf") else 0)
+
+    assert odd_defaults(torch.zeros(1)).item() == 10
+    assert message(lambda: odd_defaults(torch.zeros(1), text="\udcff")) == (
+        "pyop::odd_defaults: attribute `text` is not valid Unicode. Pass str."
+    )
+
+
+def test_more_parameters_than_torch_takes():
+    names = [f"a{i}" for i in range(64)]
+    code = f"def many(x, *, {', '.join(f'{name}: int = 1' for name in names)}): return x"
+    scope = {}
+    exec(code, scope)
+    scope["many"].__annotations__.update({"x": Float[Tensor, "n"], "return": Float[Tensor, "n"]})
+    assert message(lambda: oneop.op("pyop::many")(scope["many"]), DefinitionError) == (
+        "pyop::many: it has 65 inputs and attributes, and PyTorch takes at most 64. Make some of them one: a list of"
+        " tensors, or a list of numbers."
+    )
+
+
+def test_words_given_in_the_wrong_form():
+    def f(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]: ...
+
+    assert message(lambda: oneop.op(f), DefinitionError) == (
+        'oneop.op takes the name of the operator, not function. Write @oneop.op("namespace::name") above the function.'
+    )
+    for word, value in {"flags": "-O1", "dtypes": "float32", "include_dirs": "abc", "libraries": "m"}.items():
+        decorate = oneop.op("pyop::forms", **{word: value})
+        assert message(lambda decorate=decorate: decorate(f), DefinitionError) == (
+            f"pyop::forms: {word} is {value!r}; it is a list. Write {word}=[{value!r}]."
+        )
+    assert message(lambda: oneop.build(None, "onnxruntime", "."), oneop.BuildError).startswith(
+        "oneop.build takes operators, or the path of a file that defines some, not NoneType."
+    )

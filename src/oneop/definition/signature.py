@@ -35,7 +35,7 @@ def definition_of(
 
     ``scope`` resolves names in string annotations that the function's module does not hold, such as a caller's own.
     """
-    _check_name(name)
+    check_name(name)
     if layout not in ("contiguous", "strided"):
         raise DefinitionError(f'{name}: layout={layout!r} is not known. Write layout="contiguous" or layout="strided".')
     hints = _hints(function, name, scope)
@@ -80,7 +80,12 @@ def camel_case(base: str) -> str:
     return "".join(part[:1].upper() + part[1:] for part in base.split("_"))
 
 
-def _check_name(name: str) -> None:
+def check_name(name: str) -> None:
+    if not isinstance(name, str):
+        raise DefinitionError(
+            f'oneop.op takes the name of the operator, not {_spell(type(name))}. Write @oneop.op("namespace::name")'
+            " above the function."
+        )
     namespace, separator, base = name.partition("::")
     good = re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", namespace) and re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", base)
     if not (separator and good):
@@ -119,7 +124,12 @@ def _refuse(name: str, parameter: str, what: str, remedy: str) -> NoReturn:
 
 
 def _is_tensor(annotation: Any) -> bool:
-    return hasattr(annotation, "dim_str") and hasattr(annotation, "dtypes") and hasattr(annotation, "array_type")
+    if not (hasattr(annotation, "dim_str") and hasattr(annotation, "dtypes")):
+        return False
+    kind = getattr(annotation, "array_type", None)  # torch is not imported here, so its class is known by its name
+    return any(
+        base.__module__.startswith("torch") and base.__name__ == "Tensor" for base in getattr(kind, "__mro__", ())
+    )
 
 
 def _without_none(annotation: Any) -> tuple[Any, bool]:
@@ -252,11 +262,21 @@ def _element_value(kind: AttributeKind, value: Any) -> Any:
             return float(value)
         except OverflowError:
             raise ValueError("is too large for a float") from None
+    if isinstance(value, str) and not _is_unicode(value):
+        raise ValueError("is not valid Unicode")
     if isinstance(value, wanted) and isinstance(value, bool) == (wanted is bool):
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
             raise ValueError("does not fit 64 bits")
         return value
     raise ValueError(f"is {type(value).__name__}, not {wanted.__name__}")
+
+
+def _is_unicode(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _is_named_tuple(annotation: Any) -> bool:

@@ -63,4 +63,11 @@ def _target(name: str) -> Target:
 def _operators(given: "Operator | Sequence[Operator] | str | Path") -> "list[Operator]":
     if isinstance(given, str | Path):
         return registry.load_file(given)
-    return [*given] if isinstance(given, Sequence) else [given]
+    listed = [*given] if isinstance(given, Sequence) else [given]
+    for item in listed:
+        if not hasattr(item, "kernel_spec"):
+            raise BuildError(
+                f"oneop.build takes operators, or the path of a file that defines some, not {type(item).__name__}. Pass"
+                " what @oneop.op made of your function."
+            )
+    return listed

@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from oneop.definition.binding import shown
+from oneop.definition.dims import Unknown
 from oneop.definition.record import NEEDS, Definition, Output
 from oneop.errors import CallError
-from oneop.targets.pytorch.inputs import check_inputs, short
+from oneop.targets.pytorch.inputs import check_inputs, labelled, short
 
 if TYPE_CHECKING:
     from oneop.operator import Operator
@@ -29,7 +30,9 @@ def run_reference(operator: "Operator", inputs: Sequence[Any], attributes: Mappi
             " kernel, or write a reference."
         )
     shapes = [] if definition.is_gradient else [binding.output_shapes(item)[0] for item in definition.outputs]
+    versions = _versions(definition, inputs)
     returned = operator.call_reference(*inputs, **attributes)
+    _require_unchanged(definition, versions)
     if definition.is_gradient:
         values = _gradients(definition, inputs, attributes, returned)
     else:
@@ -53,6 +56,7 @@ def _values(definition: Definition, shapes: Sequence[tuple[Any, ...]], inputs: S
             f" {len(definition.outputs)} outputs ({', '.join(item.name for item in definition.outputs)}). Return one"
             " tensor for each."
         )
+    unknown: dict[str, tuple[int, str]] = {}
     for item, shape, value in zip(definition.outputs, shapes, values, strict=True):
         if not isinstance(value, Tensor):
             raise CallError(
@@ -60,8 +64,44 @@ def _values(definition: Definition, shapes: Sequence[tuple[Any, ...]], inputs: S
                 " tensor."
             )
         _check_shape(definition, item, value, shape)
+        _check_unknown(definition, item, value, unknown)
         _check_dtype(definition, item, value, output_dtype(definition, item, inputs))
     return values
+
+
+def _versions(definition: Definition, inputs: Sequence[Any]) -> list[tuple[str, Tensor, int]]:
+    """How often each input has been changed in place, where torch counts that."""
+    return [
+        (label, tensor, tensor._version)
+        for item, value in zip(definition.inputs, inputs, strict=True)
+        for label, tensor in labelled(item, value if isinstance(value, list | tuple) else [value])
+        if type(tensor) in (Tensor, torch.nn.Parameter) and not tensor.is_inference()
+    ]
+
+
+def _require_unchanged(definition: Definition, versions: Sequence[tuple[str, Tensor, int]]) -> None:
+    for label, tensor, version in versions:
+        if tensor._version != version:
+            raise CallError(
+                f"{definition.name}: the reference changed its input `{label}` in place, and has changed the caller's"
+                " tensor. Write it without operations that end in `_`, or on a clone."
+            )
+
+
+def _check_unknown(definition: Definition, item: Output, value: Tensor, bound: dict[str, tuple[int, str]]) -> None:
+    """One name, one size: also for the sizes that only the call decides."""
+    own = item.shape.dims
+    for dim, size in zip(own, value.shape[value.ndim - len(own) :], strict=True):
+        if isinstance(dim, Unknown):
+            other, source = bound.setdefault(dim.name, (size, item.name))
+            if size != other:
+                raise CallError(
+                    f"{definition.name}: the reference returned shape {shown(value.shape)} for output"
+                    f" `{item.name}`; its"
+                    f' definition is "{item.shape}", and {dim.name} is {other} here, from `{source}`. Correct the'
+                    " reference"
+                    " or the annotation."
+                )
 
 
 def _check_shape(definition: Definition, item: Output, value: Tensor, wanted: tuple[Any, ...]) -> None:

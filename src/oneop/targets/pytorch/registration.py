@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 _schemas: dict[str, Library] = {}
 """A library a namespace, which holds what never changes: schemas, fake kernels and twins."""
 
+MOST_PARAMETERS = 64
+"""What torch's dispatcher takes."""
+
 _implementations: dict[str, Library] = {}
 """A library an operator, which holds what is replaced: its Python implementation, or the stub of a native one."""
 
@@ -67,14 +70,20 @@ def arguments(
 def _register_schema(definition: Definition) -> None:
     library = _schemas.setdefault(definition.namespace, Library(definition.namespace, "FRAGMENT"))
     twin = f"{definition.base}_reference"
+    count = len([*definition.parameters()])
+    if count > MOST_PARAMETERS:
+        raise DefinitionError(
+            f"{definition.name}: it has {count} inputs and attributes, and PyTorch takes at most {MOST_PARAMETERS}."
+            " Make some of them one: a list of tensors, or a list of numbers."
+        )
     try:
         library.define(schema_text(definition), tags=(torch.Tag.pt2_compliant_tag,))
         library.define(schema_text(definition, twin), tags=(torch.Tag.pt2_compliant_tag,))
     except RuntimeError as error:
-        raise DefinitionError(
-            f"{definition.name}: torch knows an operator of this name already, which oneop did not define. Choose"
-            " another name."
-        ) from error
+        reason = "which oneop did not define. Choose another name."
+        if "multiple times" not in str(error) and "already" not in str(error):
+            reason = f"or does not take its schema: {str(error).splitlines()[0]}"
+        raise DefinitionError(f"{definition.name}: torch knows an operator of this name already, {reason}") from error
     compute = _reference_implementation(definition.name)
     library.impl(twin, compute, "CompositeImplicitAutograd")
     library.impl(twin, compute, "FuncTorchBatched")

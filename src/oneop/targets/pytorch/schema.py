@@ -14,8 +14,9 @@ def schema_text(definition: Definition, base: str | None = None, *, more: Sequen
 
     ``more`` keyword arguments come before the attributes.
 
-    A default that the language cannot say (a list of strings, infinity) is left out: whoever calls ``torch.ops`` then
-    gives the attribute; calls through the Operator fill it in.
+    A default that the language cannot say (a list of strings, infinity) is left out, and so is a zero: torch drops an
+    argument that equals its default, and would take -0.0 for 0.0. Whoever calls ``torch.ops`` then gives the attribute;
+    calls through the Operator fill it in.
     """
     inputs = [_input(item) for item in definition.inputs]
     attributes = [*more, *(_attribute(item) for item in definition.attributes)]
@@ -46,7 +47,12 @@ def _attribute(item: Attribute) -> str:
     if item.is_required:
         return plain
     candidate = f"{plain}={_literal(item.default)}"
-    return candidate if _says(candidate, item.default) else plain
+    return candidate if not _has_zero(item.default) and _says(candidate, item.default) else plain
+
+
+def _has_zero(value: Any) -> bool:
+    entries = value if isinstance(value, tuple) else (value,)
+    return any(isinstance(entry, float) and entry == 0 for entry in entries)
 
 
 def _literal(value: Any) -> str:
@@ -60,7 +66,7 @@ def _literal(value: Any) -> str:
 def _says(argument: str, value: Any) -> bool:
     try:
         parsed = torch._C.parse_schema(f"oneop::probe(Tensor x, *, {argument}) -> Tensor").arguments[1].default_value
-    except RuntimeError:
+    except Exception:  # whatever torch's parser, written in C++, makes of a text that it cannot read
         return False
     found = tuple(parsed) if isinstance(parsed, list) else parsed
     return type(found) is type(value) and found == value
