@@ -233,8 +233,8 @@ def test_what_the_overload_cannot_do_is_refused():
 @pytest.mark.parametrize("op", [plain, written, linear, every_attribute], ids=lambda op: op.__name__)
 def test_opcheck_of_the_overload(op):
     example = next(e for e in EXAMPLES if e.op is op)
-    index, name = op.float_attributes[0]
-    scalars = {"scalars": torch.tensor([0.5], dtype=torch.float64), "which": 1 << index}
+    bit, name = op.float_attributes[0]
+    scalars = {"scalars": torch.tensor([0.5], dtype=torch.float64), "which": bit}
     attributes = {**op._unsaid, **example.attributes, name: 0.0, **scalars}
     torch.library.opcheck(
         op.torch_op.overloadpacket.scalars, tuple(t.requires_grad_() for t in example.inputs()), attributes

@@ -35,8 +35,10 @@ _ABSENT = -2
 
 
 def float_attributes(definition: Definition) -> tuple[tuple[int, str], ...]:
-    """Number and name of each attribute that this is about."""
-    return tuple((index, item.name) for index, item in enumerate(definition.attributes) if item.kind.name == "float")
+    """The bit in ``which`` and the name of each attribute that this is about."""
+    return tuple(
+        (1 << index, item.name) for index, item in enumerate(definition.attributes) if item.kind.name == "float"
+    )
 
 
 def call(operator: "Operator", args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -44,13 +46,13 @@ def call(operator: "Operator", args: Sequence[Any], kwargs: Mapping[str, Any]) -
 
     With ``inline=True`` that shows the reference, except where a float changes: it would be specialised there too.
     """
-    changing = [(index, name) for index, name in operator.float_attributes if _changes(kwargs.get(name))]
+    changing = [(bit, name) for bit, name in operator.float_attributes if _changes(kwargs.get(name))]
     if not changing or _in_transform() or not all(_is_plain(value) for value in [*args, *kwargs.values()]):
         return (operator.torch_reference if operator.inline else operator.torch_op)(*args, **kwargs)
     # A product with a tensor is what torch.compile keeps symbolic; scalar_tensor would be specialised.
     one = torch.ones(1, dtype=torch.float64)
     values = torch.cat([one * kwargs[name] for _, name in changing])
-    which = sum(1 << index for index, _ in changing)
+    which = sum(bit for bit, _ in changing)
     rest = {**kwargs, **{name: 0.0 for _, name in changing}}
     return operator.torch_op.overloadpacket.scalars(*args, scalars=values, which=which, **rest)
 
@@ -94,9 +96,7 @@ def _read(definition: Definition, kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """The attributes, with the values of ``scalars`` among them."""
     attributes = {name: value for name, value in kwargs.items() if name not in ("scalars", "which")}
     values = iter(kwargs["scalars"].tolist())
-    return attributes | {
-        name: next(values) for index, name in float_attributes(definition) if kwargs["which"] >> index & 1
-    }
+    return attributes | {name: next(values) for bit, name in float_attributes(definition) if kwargs["which"] & bit}
 
 
 def _implementation(name: str) -> Callable[..., Any]:
