@@ -472,8 +472,8 @@ def test_one_name_is_one_size_in_a_reference_too():
     x = torch.tensor([1.0, -1.0, 2.0])
     assert found(x).what.tolist() == [1.0, 2.0]
     assert message(lambda: found(x, less=1)) == (
-        'pyop::found: the reference returned shape (1,) for output `what`; its definition is "?k", and k is 2 here, from'
-        " `where`. Correct the reference or the annotation."
+        'pyop::found: the reference returned shape (1,) for output `what`; its definition is "?k", and k is 2 here,'
+        " from `where`. Correct the reference or the annotation."
     )
 
 
