@@ -337,6 +337,12 @@ def damage_truncate(path: Path) -> None:
     os.truncate(path, 100)
 
 
+def damage_one_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
 def damage_library_missing(path: Path) -> None:
     path.unlink()
 
@@ -346,11 +352,11 @@ def damage_entry_missing(path: Path) -> None:
 
 
 def damage_entry_garbage(path: Path) -> None:
-    (path.parent / "entry.json").write_bytes(b'{"format": 1, "files": \xff')
+    (path.parent / "entry.json").write_bytes(b'{"format": 2, "files": \xff')
 
 
 def damage_entry_other_shape(path: Path) -> None:
-    (path.parent / "entry.json").write_text('{"format": 1, "files": [], "dependencies": 3}')
+    (path.parent / "entry.json").write_text('{"format": 2, "files": [], "dependencies": 3}')
 
 
 def damage_entry_is_empty_list(path: Path) -> None:
@@ -361,6 +367,7 @@ def damage_entry_is_empty_list(path: Path) -> None:
     "damage",
     [
         damage_truncate,
+        damage_one_bit,
         damage_library_missing,
         damage_entry_missing,
         damage_entry_garbage,

@@ -317,6 +317,13 @@ def test_a_kernel_in_cpp_that_is_missing_or_of_another_type(tmp_path: Path, text
     )
 
 
+def test_an_error_of_the_users_comes_without_what_follows_from_it(tmp_path: Path) -> None:
+    path = source(tmp_path, "broken\n")
+    said = failure(kernel_library([linear_spec(path)]))
+    assert "does not define" not in said.split(str(path))[0]
+    assert f"{path}:1:1: error: " in said.splitlines()[1]
+
+
 def test_a_kernel_in_cpp_that_returns_something(tmp_path: Path) -> None:
     text = GOOD.replace("void", "int").replace("value = 1;", "value = 1; return 0;")
     said = failure(kernel_library([linear_spec(source(tmp_path, text))]))

@@ -63,6 +63,14 @@ def compile_report(output: str, places: Places) -> str:
     return "\n".join(lines)
 
 
+def blames_people(output: str, places: Places) -> bool:
+    """Whether an error stands in a person's own file."""
+    located = (
+        match for line in output.splitlines() if "error" in (_kind(line) or "") and (match := _LOCATED.match(line))
+    )
+    return any(places.is_peoples(match["file"]) for match in located)
+
+
 def link_report(output: str) -> str:
     """The lines of a linker that tell what went wrong."""
     telling = [

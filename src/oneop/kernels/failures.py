@@ -61,8 +61,9 @@ class Failures:
         general = self._of_the_machine(failed, output, log)
         if general is not None:
             return general
-        hint = self._hint(output)
         places = diagnostics.Places(glue=(workplace, INCLUDE), people=tuple(self.library.search_folders()))
+        # What is wrong in a person's own file comes first; that a kernel is missing may only follow from it.
+        hint = None if diagnostics.blames_people(output, places) else self._hint(output)
         report = (
             diagnostics.compile_report(output, places) or f"It ended with status {failed[0].code} and said nothing."
         )
@@ -74,9 +75,6 @@ class Failures:
         general = self._of_the_machine([failed], output, log)
         if general is not None:
             return general
-        hint = self._hint(output)
-        if hint is not None:
-            return self.error(f"{hint}{_where(log)}")
         hint = self._hint(output)
         if hint is not None:
             return self.error(f"{hint}{_where(log)}")
