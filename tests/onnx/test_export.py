@@ -20,7 +20,7 @@ from onnx_ir.passes.common import InlinePass
 from torch import Tensor
 
 import oneop
-from oneop.targets.onnx import schemas, torch_exporter
+from oneop.targets.onnx import completing, schemas, torch_exporter
 from support.onnx_checks import (
     attributes,
     compare,
@@ -322,6 +322,70 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
     )
     assert [file.name for file in tmp_path.iterdir()] == ["model.onnx"]
     assert path.read_bytes() == b"old"
+
+
+def test_a_damaged_file_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model from which the optimizer drops a constant that is used."""
+    path = tmp_path / "model.onnx"
+    path.write_bytes(b"old")
+    restore = completing.restore
+
+    def damage(model: onnx_ir.Model) -> None:
+        restore(model)
+        for name in list(model.graph.initializers):
+            del model.graph.initializers[name]
+
+    monkeypatch.setattr(completing, "restore", damage)
+    with pytest.raises(oneop.ExportError) as caught:
+        export_quietly(Net().eval(), EXAMPLE, path)
+    said, _, remedy = str(caught.value).partition("\n")
+    assert said.startswith("oneop.export: the file would be damaged, and nothing was written. onnx says: Nodes in a ")
+    assert remedy == (
+        "This is a fault of oneop, or of torch's exporter. Try optimize=False, or another fallback=; and please report "
+        "it to the project of oneop, with the model's code and the versions of torch, onnx and onnxscript."
+    )
+    assert [file.name for file in tmp_path.iterdir()] == ["model.onnx"]
+    assert path.read_bytes() == b"old"
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "versions").mkdir()
+    link = tmp_path / "model.onnx"
+    link.symlink_to(Path("versions") / "1.onnx")
+    for _ in range(2):
+        export_quietly(Net().eval(), EXAMPLE, link)
+        assert link.is_symlink()
+        assert [file.name for file in (tmp_path / "versions").iterdir()] == ["1.onnx"]
+    onnx.checker.check_model(link.resolve())
+
+
+def test_an_export_that_succeeds_prints_nothing(tmp_path: Path) -> None:
+    """Nothing of the traces that are tried, of torch's steps, or of packages that torch could use too."""
+    (tmp_path / "operators.py").write_text(
+        textwrap.dedent("""
+            import sys, warnings
+            import torch
+            import oneop
+            from jaxtyping import Float
+            from torch import Tensor
+
+            @oneop.op("onnx_silent::hard")
+            def hard(x: Float[Tensor, "m n"], *, p: float = 1.0, q: float = 2.0) -> Float[Tensor, "m n"]:
+                if x.shape[0] > 4:
+                    return x * p
+                return x * q if p > 0 else x + q
+
+            class Model(torch.nn.Module):
+                def forward(self, x):
+                    return hard(x)
+
+            warnings.simplefilter("ignore")
+            oneop.export(Model().eval(), (torch.rand(2, 3),), "model.onnx")
+        """)
+    )
+    command = [sys.executable, "operators.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
 
 
 # References that cannot be a function

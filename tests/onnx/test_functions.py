@@ -412,3 +412,69 @@ def test_a_function_says_nothing_of_the_machine_that_wrote_it(tmp_path: Path) ->
     first, second = (proto.functions[0].SerializeToString(deterministic=True) for proto in protos)
     assert first == second
     assert b".py" not in first
+
+
+# What torch's exporter gets wrong
+
+
+@oneop.op("onnx_functions::between")
+def between(x: Float[Tensor, "n"], *, low: float = -1.0, high: float = 1.0) -> Float[Tensor, "n"]:
+    return x.clamp(low, high)
+
+
+@oneop.op("onnx_functions::two_ranges")
+def two_ranges(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+    zero, one, three, four = (torch.tensor(value) for value in (0.0, 1.0, 3.0, 4.0))
+    return x.maximum(zero).minimum(three) - x.maximum(one).minimum(four)
+
+
+def test_constants_that_the_optimizer_gives_one_name_are_all_kept(tmp_path: Path) -> None:
+    """Its rewriting of Max and Min to Clip calls the bounds by the name of what is clipped, however often that is."""
+
+    class Model(torch.nn.Module):
+        def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+            own = x.maximum(torch.tensor(2.0)).minimum(torch.tensor(3.0))
+            return between(x), between(x, high=0.5), two_ranges(x), own
+
+    x = torch.tensor([-3.0, 0.2, 0.7, 2.5, 5.0])
+    export_and_compare(Model(), [(x,)], tmp_path, fallbacks=BOTH)
+
+
+@oneop.op("onnx_functions::pair")
+def pair(x: Float[Tensor, "n"], *, second: float = 1.0) -> Float[Tensor, "2"]:
+    return torch.tensor([1.0, second])
+
+
+class Fixed(NamedTuple):
+    constant: Float[Tensor, "2"]
+    doubled: Float[Tensor, "n"]
+
+
+@oneop.op("onnx_functions::fixed")
+def fixed(x: Float[Tensor, "n"]) -> Fixed:
+    return Fixed(torch.tensor([1.0, 2.0]), 2 * x)
+
+
+@pytest.mark.parametrize("values", [(2.0,), (2.0, 3.0)])
+def test_an_output_that_is_a_constant(tmp_path: Path, values: tuple[float, ...]) -> None:
+    class Model(torch.nn.Module):
+        def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+            return (*(pair(x, second=value) + x for value in values), *fixed(x))
+
+    export_and_compare(Model(), [(torch.ones(2),)], tmp_path, fallbacks=BOTH)
+
+
+@oneop.op("onnx_functions::moment")
+def moment(x: Float[Tensor, "m n"]) -> Float[Tensor, "m"]:
+    return (x * torch.arange(x.shape[-1], dtype=x.dtype)).sum(-1)
+
+
+def test_float16_stays_float16(tmp_path: Path) -> None:
+    """torch's translation of a sum goes to float32, and stays there."""
+
+    class Model(torch.nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return moment(x)
+
+    x = torch.rand(2, 3).half()
+    export_and_compare(Model(), [(x,)], tmp_path, fallbacks=BOTH, reference_evaluator=False)

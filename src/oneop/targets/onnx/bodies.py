@@ -8,8 +8,9 @@ import onnx_ir as ir
 import torch
 
 from oneop.errors import ExportError
-from oneop.targets.onnx import sampling, schemas, tracing, translating
+from oneop.targets.onnx import repairing, sampling, schemas, tracing, translating
 from oneop.targets.onnx.calls import MARK, Call
+from oneop.targets.onnx.repairing import free_name
 from oneop.targets.onnx.tracing import Trace
 
 
@@ -87,6 +88,7 @@ def _onnx_model(trace: Trace, opset_version: int) -> ir.Model:
             verbose=False,
         )
     assert program is not None
+    repairing.restore_constants(program.model)
     return program.model
 
 
@@ -98,8 +100,9 @@ def _innermost(error: BaseException) -> BaseException:
 
 def _take_apart(call: Call, trace: Trace, model: ir.Model) -> Body:
     graph = model.graph
-    values, outputs, own = list(graph.inputs), list(graph.outputs), list(graph)
+    values, own = list(graph.inputs), list(graph)
     constants = [_constant(value) for value in list(graph.initializers.values())]
+    outputs = list(graph.outputs)  # now that constants are nodes: one may be an output
     graph.outputs.clear()
     graph.inputs.clear()
     graph.initializers.clear()
@@ -117,6 +120,7 @@ def _take_apart(call: Call, trace: Trace, model: ir.Model) -> Body:
         },
         trace.static,
     )
+    _cast_outputs(body, trace)
     _own_outputs(body)
     _follow_dtype(body)
     _strip(body)
@@ -133,6 +137,14 @@ def _constant(value: ir.Value) -> ir.Node:
     node.outputs[0].name = value.name
     value.replace_all_uses_with(node.outputs[0], replace_graph_outputs=True)
     return node
+
+
+def _cast_outputs(body: Body, trace: Trace) -> None:
+    for index, (output, dtype) in enumerate(zip(body.outputs, trace.dtypes, strict=True)):
+        node = repairing.cast_output(output, dtype)
+        if node is not None:
+            body.nodes.append(node)
+            body.outputs[index] = node.outputs[0]
 
 
 def _own_outputs(body: Body) -> None:
@@ -211,15 +223,6 @@ def _rename(body: Body) -> None:
         for value in node.outputs:
             if value not in final:
                 value.name = free_name(re.sub(r"\W", "_", value.name or "value"), taken)
-
-
-def free_name(name: str, taken: set[str]) -> str:
-    found, number = name, 1
-    while found in taken:
-        number += 1
-        found = f"{name}_{number}"
-    taken.add(found)
-    return found
 
 
 def _text(body: Body) -> bytes:

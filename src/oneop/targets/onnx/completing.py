@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnx_ir.passes import common
 
 from oneop.errors import ExportError
-from oneop.targets.onnx import schemas
+from oneop.targets.onnx import repairing, schemas
 from oneop.targets.onnx.bodies import Body, body_of
 from oneop.targets.onnx.calls import INPUTS, MARK, Call, Mark
 from oneop.targets.onnx.functions import FUNCTION, function_of
@@ -53,8 +53,9 @@ def require_version(model: ir.Model, opset_version: int) -> None:
         )
 
 
-def restore_inputs(model: ir.Model) -> None:
-    """Gives finished nodes back the absent inputs at their end, which torch's optimizer drops."""
+def restore(model: ir.Model) -> None:
+    """Puts back what torch's optimizer drops: the absent inputs at the end of finished nodes, and some constants."""
+    repairing.restore_constants(model)
     for node in _nodes(model):
         if INPUTS in node.meta:
             node.resize_inputs(node.meta[INPUTS])

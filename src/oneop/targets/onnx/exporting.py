@@ -42,6 +42,7 @@ def export(
             functions. ``"none"``: the node only.
         torch_onnx_options: the other options of ``torch.onnx.export``: ``opset_version``, ``input_names``, ... The
             weights go into the file itself unless ``external_data=True`` or the model is larger than 1.5 GB.
+            ``verbose=True`` prints torch's steps.
 
     Every attribute is on the node, defaults too. ONNX keeps float attributes in 32 bits: in a float64 model
     ``alpha=0.1`` is 0.10000000149 in the file, while PyTorch computes with 0.1.
@@ -58,14 +59,14 @@ def export(
     ...     def forward(self, x):
     ...         return shift(x, by=2.0)
     >>> path = tempfile.mkdtemp() + "/shift.onnx"
-    >>> program = oneop.export(Model().eval(), (torch.ones(3),), path, dynamic_shapes=({0: "n"},), verbose=False)
+    >>> program = oneop.export(Model().eval(), (torch.ones(3),), path, dynamic_shapes=({0: "n"},))
     >>> [(node.domain, node.op_type) for node in program.model.graph]
     [('readme', 'Shift')]
     """
     translating.require_fallback(fallback)
     _require_options(torch_onnx_options)
     target = saving.require_writable(path)
-    options = dict(torch_onnx_options)
+    options = {"verbose": False, **torch_onnx_options}
     to_save = {theirs: options.pop(ours) for ours, theirs in _SAVING.items() if ours in options}
     if options.pop("dynamo", True) is False:
         return _export_older(model, args, target, kwargs, dynamic_shapes, fallback, options, to_save)
@@ -83,7 +84,7 @@ def export(
     assert program is not None
     # Done already where the hooks are in place; everything else works without them.
     completing.complete(program.model)
-    completing.restore_inputs(program.model)
+    completing.restore(program.model)
     saving.save(program, target, **to_save)
     return program
 
@@ -138,7 +139,7 @@ def translations(fallback: Fallback = "function") -> Table:
 def _install_hooks() -> bool:
     return torch_exporter.install_hooks(
         torch_exporter.Steps(
-            completing.require_version, completing.complete, completing.functions_of, completing.restore_inputs
+            completing.require_version, completing.complete, completing.functions_of, completing.restore
         )
     )
 

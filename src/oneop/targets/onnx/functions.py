@@ -15,9 +15,10 @@ import onnx_ir as ir
 from oneop.definition.dtypes import BY_NAME
 from oneop.definition.record import Attribute, Definition
 from oneop.errors import ExportError
-from oneop.targets.onnx.bodies import Body, all_nodes, free_name
+from oneop.targets.onnx.bodies import Body, all_nodes
 from oneop.targets.onnx.calls import Call
 from oneop.targets.onnx.deciding import NAN, Case, Fact, decide
+from oneop.targets.onnx.repairing import free_name
 
 FUNCTION = "oneop.function"
 """Marks a function of oneop's in memory; it is not written to the file."""

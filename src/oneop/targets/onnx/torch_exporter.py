@@ -5,10 +5,12 @@ and ``optimize`` of its handle to onnxscript, and both replace every model-local
 only be added between the two, at the opset version the model then has, and has to be out of the way of the second.
 """
 
+import contextlib
 import copy
 import functools
+import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,13 +55,13 @@ class Steps:
 
     ``require_version`` may refuse the opset version that the model is converted to. ``complete`` comes when it has that
     version. ``functions_of`` names the functions that torch's optimizer may not replace by their bodies.
-    ``restore_inputs`` comes after the optimizer, which drops absent inputs at the end.
+    ``restore`` comes after the optimizer, for every model: it drops absent inputs at the end, and constants.
     """
 
     require_version: Callable[[ir.Model, int], None]
     complete: Callable[[ir.Model], None]
     functions_of: Callable[[ir.Model], list[ir.Function]]
-    restore_inputs: Callable[[ir.Model], None]
+    restore: Callable[[ir.Model], None]
 
 
 def install_hooks(steps: Steps) -> bool:
@@ -92,7 +94,7 @@ def install_hooks(steps: Steps) -> bool:
                 result.functions[function.identifier()] = function
                 for domain in function.opset_imports:
                     result.opset_imports.setdefault(domain, imports[domain])
-            steps.restore_inputs(result)
+            steps.restore(result)
             return result
 
         onnxscript_apis.convert_version = convert_version
@@ -117,9 +119,22 @@ def _share_registry() -> None:
     def from_torchlib(*args: Any, **kwargs: Any) -> Any:
         key = (*args, *sorted(kwargs.items()))
         if key not in known:
-            known[key] = read(*args, **kwargs)
+            with _without_warnings():
+                known[key] = read(*args, **kwargs)
         mine = copy.copy(known[key])
         mine.functions = {target: list(found) for target, found in known[key].functions.items()}
         return mine
 
     ONNXRegistry.from_torchlib = staticmethod(from_torchlib)  # type: ignore[method-assign]
+
+
+@contextlib.contextmanager
+def _without_warnings() -> Iterator[None]:
+    """torch names each operator of torchvision that it will not translate, where that is not installed."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

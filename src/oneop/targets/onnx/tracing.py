@@ -2,6 +2,8 @@
 allows it.
 """
 
+import contextlib
+import io
 import logging
 import warnings
 from collections.abc import Iterator, Sequence
@@ -31,6 +33,13 @@ class Trace:
     program: torch.export.ExportedProgram
     symbolic: tuple[str, ...]
     static: bool
+
+    @property
+    def dtypes(self) -> list[torch.dtype]:
+        """Those of the outputs."""
+        outputs = self.program.graph.output_node().args[0]
+        assert isinstance(outputs, tuple)
+        return [node.meta["val"].dtype for node in outputs]
 
 
 class RefusedError(Exception):
@@ -251,12 +260,15 @@ def _close(wanted: torch.Tensor, found: torch.Tensor) -> bool:
 @contextmanager
 def quiet() -> Iterator[None]:
     """What torch says while something is tried is not for the user: a failure is reported by whoever tried."""
-    logger = logging.getLogger("torch")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
+    loggers = [logging.getLogger(name) for name in ("torch", "onnx_ir", "onnxscript")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
     try:
-        with warnings.catch_warnings(), torch.no_grad():
+        # torch.export prints the graph that it gives up on to stderr, past the loggers.
+        with warnings.catch_warnings(), torch.no_grad(), contextlib.redirect_stderr(io.StringIO()):
             warnings.simplefilter("ignore")
             yield
     finally:
-        logger.setLevel(level)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

@@ -1,0 +1,55 @@
+"""Puts right what torch's exporter and its optimizer leave wrong in a model."""
+
+import onnx_ir as ir
+import torch
+
+from oneop.definition.dtypes import BY_NAME
+
+
+def restore_constants(model: ir.Model) -> None:
+    """Gives constants that are used, and that no graph holds any more, a place under a name of their own.
+
+    A rule of onnxscript's optimizer names the constants it makes by their use: ``x_min`` and ``x_max`` for a Clip of
+    ``x``. Where ``x`` is clipped twice, the second pair pushes the first out of the model, which then does not load.
+    """
+    used = [value for node in ir.traversal.RecursiveGraphIterator(model.graph) for value in node.inputs]
+    lost = dict.fromkeys(value for value in [*used, *model.graph.outputs] if value is not None and _is_lost(value))
+    if not lost:
+        return
+    kept = [value for node in ir.traversal.RecursiveGraphIterator(model.graph) for value in node.outputs]
+    kept += [*model.graph.inputs, *model.graph.initializers.values()]
+    taken = {value.name for value in [*used, *kept] if value is not None and value.name and value not in lost}
+    for value in lost:
+        value.name = free_name(value.name or "constant", taken)
+        model.graph.initializers[value.name] = value
+
+
+def cast_output(output: ir.Value, wanted: torch.dtype) -> ir.Node | None:
+    """The Cast that gives an output the dtype of the traced one, if it needs one.
+
+    torch's exporter computes some float16 sums in float32 and does not come back.
+    """
+    dtype = ir.DataType(BY_NAME[str(wanted).removeprefix("torch.")].onnx)
+    if output.dtype in (None, dtype):
+        return None
+    node = ir.Node("", "Cast", [output], [ir.AttrInt64("to", dtype.value)])
+    node.outputs[0].name = output.name
+    return node
+
+
+def free_name(name: str, taken: set[str]) -> str:
+    found, number = name, 1
+    while found in taken:
+        number += 1
+        found = f"{name}_{number}"
+    taken.add(found)
+    return found
+
+
+def _is_lost(value: ir.Value) -> bool:
+    return (
+        value.producer() is None
+        and value.const_value is not None
+        and not value.is_initializer()
+        and not value.is_graph_input()
+    )
