@@ -126,6 +126,8 @@ def test_the_right_fingerprint_and_none_are_accepted(library: Path) -> None:
         (b"", "is empty"),
         (b"not a model", "is not an ONNX model"),
         (b"\x3a\xff\x01", "not an ONNX"),
+        (b"junk" * 100, "is not an ONNX model, or a damaged one"),
+        (b"\x3a\x04\x0a\x02\x2a\x09", "is not an ONNX model, or a damaged one"),
     ],
 )
 def test_what_is_not_a_model(tmp_path: Path, content: bytes | None, said: str) -> None:

@@ -42,24 +42,30 @@ class Model:
 def read_model(model: "str | PathLike[str] | bytes | ModelProto") -> Model:
     """Raises ExportError where there is no such file or it is not a model."""
     if isinstance(model, bytes):
-        return _read(memoryview(model), model, "the bytes given")
+        return _or_damaged(_read(memoryview(model), model), "the bytes given")
     if not isinstance(model, str | PathLike):
         return read_model(model.SerializeToString())
     path = fspath(model)
     try:
         with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            view = memoryview(content)
-            try:
-                return _read(view, path, path)
-            finally:
-                view.release()
+            found = _read(memoryview(content), path)
     except ValueError:  # an empty file cannot be mapped
         raise ExportError(f"{path} is empty. Export the model again.") from None
     except OSError as error:
         raise ExportError(f"{path} cannot be read: {error.strerror}. Give the path of an ONNX model.") from error
+    return _or_damaged(found, path)
 
 
-def _read(content: memoryview, source: str | bytes, what: str) -> Model:
+def _or_damaged(found: Model | None, what: str) -> Model:
+    if found is None:
+        raise ExportError(f"{what}: this is not an ONNX model, or a damaged one. Export it again.")
+    return found
+
+
+def _read(content: memoryview, source: str | bytes) -> Model | None:
+    """None where the content is no model: an exception's frames would keep views of the content alive, and a file
+    that is mapped cannot be closed while there are any.
+    """
     nodes: set[tuple[str, str]] = set()
     fingerprints: dict[str, str] = {}
     found_graph = False
@@ -78,7 +84,7 @@ def _read(content: memoryview, source: str | bytes, what: str) -> Model:
     except (IndexError, TypeError, UnicodeDecodeError, RecursionError):
         found_graph = False
     if not found_graph:
-        raise ExportError(f"{what}: this is not an ONNX model, or a damaged one. Export it again.")
+        return None
     return Model(source, frozenset(nodes), fingerprints)
 
 
