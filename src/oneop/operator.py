@@ -128,17 +128,16 @@ class Operator:
             options = _options(self.definition.name, function, dtypes, flags, include_dirs, libraries, march)
             definition = gradient_definition(self.definition, function)
             sources = _kernel_paths(definition.name, function, kernels)
-            self.gradient_operator = Operator(
-                definition,
-                function,
-                kernels=sources,
-                options=options,
-                defined_in=self.defined_in,
-                autocast=self.autocast,
-            )
-            registration.register(self)
-            if self.definition.name in native.attached:
-                self._call = native.attached[self.definition.name]
+            with registry.lock:
+                self.gradient_operator = Operator(
+                    definition,
+                    function,
+                    kernels=sources,
+                    options=options,
+                    defined_in=self.defined_in,
+                    autocast=self.autocast,
+                )
+                registration.register(self)
             return self.gradient_operator
 
         return decorate if function is None else decorate(function)

@@ -1,6 +1,7 @@
 """The operators of this process, by name and by the file that defines them."""
 
 import importlib.util
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -15,8 +16,17 @@ if TYPE_CHECKING:
 
 _operators: dict[str, "Operator"] = {}
 _listeners: "list[Callable[[Operator], None]]" = []
+_NOTEBOOK = ""
 lock = threading.RLock()
 """Held while operators are defined or built."""
+
+
+def _new_lock_in_child() -> None:
+    global lock
+    lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_new_lock_in_child)  # the thread that held it is in the parent only
 
 
 def operators() -> Mapping[str, "Operator"]:
@@ -55,8 +65,15 @@ def defined_in(path: str) -> list["Operator"]:
     return [operator for operator in _operators.values() if operator.defined_in == path]
 
 
+def defined_with(operator: "Operator") -> list["Operator"]:
+    """The operators of the same file; alone where there is none, as in a notebook."""
+    place = _place(operator)
+    return [operator] if place == _NOTEBOOK else [item for item in _operators.values() if _place(item) == place]
+
+
 def compiled_together(operators: "Iterable[Operator]") -> list["Operator"]:
-    """These operators, and those of the same files that share a kernel source with one of them.
+    """These operators, and those of the same files that share a kernel source with one of them. A notebook, whose
+    cells are no files, counts as one file.
 
     A source that holds several kernels includes the headers of all of them, so a library takes all or none. The order
     is that of definition, whatever was asked for first: the library is the same.
@@ -65,14 +82,20 @@ def compiled_together(operators: "Iterable[Operator]") -> list["Operator"]:
     grown = True
     while grown:
         sources = {path for operator in found for path in operator.kernels}
-        files = dict.fromkeys(operator.defined_in for operator in found)
+        files = {_place(operator) for operator in found}
         neighbours = [
-            operator for file in files for operator in defined_in(file) if not sources.isdisjoint(operator.kernels)
+            operator
+            for operator in _operators.values()
+            if _place(operator) in files and not sources.isdisjoint(operator.kernels)
         ]
         grown = not found.keys() >= set(neighbours)
         found.update(dict.fromkeys(neighbours))
     order = list(_operators.values())
     return sorted(found, key=lambda operator: order.index(operator) if operator in order else len(order))
+
+
+def _place(operator: "Operator") -> str:
+    return operator.defined_in if Path(operator.defined_in).is_file() else _NOTEBOOK
 
 
 def load_file(path: str | Path) -> list["Operator"]:

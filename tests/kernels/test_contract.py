@@ -291,8 +291,8 @@ def test_resizing_that_breaks_the_rules(host: Host) -> None:
     wrong = "ctx.resize" if host is host_of("c++") else "oneop_resize"
     assert after == {
         1: "the kernel gave output `places` no size. Call ctx.resize (in C: oneop_resize) on it before the end.",
-        2: "the kernel resizes output 0 to 3 in dimension 1, which is 2",
-        3: "the kernel resizes output 0 to -1 in dimension 0",
+        2: "the kernel resizes output `places` to 3 in dimension 1, which is 2",
+        3: "the kernel resizes output `places` to -1 in dimension 0",
         4: f"{wrong} is for outputs with `?` dimensions; the sizes of this one are known",
         6: "the host has no memory for this",
         7: "the kernel gave `?count` the sizes 2 and 3. Give it one.",
@@ -319,6 +319,20 @@ def test_a_long_message_is_cut(host: Host) -> None:
     found = message(host, "trouble", array(normal(3)), mode="long")
     assert found.endswith("x" * 900)
     assert len(found) == 1023
+
+
+def test_a_long_message_is_cut_between_characters(host: Host) -> None:
+    lengths = set()
+    for n in (1, 2, 3, 4):
+        found = message(host, "trouble", array(normal(n)), mode="long characters")
+        text = found[found.index("x" * n) + n :]
+        assert text == "日" * len(text)
+        lengths.add(len(found.encode()))
+    assert lengths == {1021, 1022, 1023}
+
+
+def test_an_empty_message(host: Host) -> None:
+    assert message(host, "trouble", array(normal(3)), mode="empty").endswith("the kernel failed with an empty message")
 
 
 def test_exceptions_become_messages(cpp: Host) -> None:

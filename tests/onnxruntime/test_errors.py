@@ -19,6 +19,9 @@ X = np.arange(5, dtype="float32")
         (4, "ortt::failing: the kernel threw an exception: thrown in a loop"),
         (5, "ortt::failing: the kernel gave output `out` no size. Call ctx.resize"),
         (6, "ortt::failing: "),
+        (7, "ortt::failing: a ? byte, half of ?? and all of 日"),
+        (8, "ortt::failing: the kernel resized output `out` to (6,) and then to (5,). Resize an output once."),
+        (9, "ortt::failing: the kernel failed with an empty message"),
     ],
 )
 @pytest.mark.parametrize("threads", [1, 3])
@@ -30,6 +33,11 @@ def test_a_kernel_that_fails(how: int, said: str, threads: int) -> None:
         assert "the_node" in str(caught.value)
     healthy = session(model(operator("failing"), [X]), intra_op_num_threads=threads)
     np.testing.assert_array_equal(healthy.run(None, feeds([X]))[0], X)
+
+
+def test_an_output_may_be_resized_again_to_the_same_sizes() -> None:
+    made = session(model(operator("failing"), [X], {"how": 10}))
+    np.testing.assert_array_equal(made.run(None, feeds([X]))[0], X)
 
 
 def test_a_kernel_in_c_that_fails() -> None:

@@ -127,7 +127,7 @@ def pieces(x: Float[Tensor, "n"], *, grain: int = 1) -> Int64[Tensor, "n"]:
 
 @oneop.op("runtime::trouble", kernels=SOURCES)
 def trouble(
-    x: Float[Tensor, "n"], *, mode: Literal["fail", "throw", "parallel", "none"] = "none"
+    x: Float[Tensor, "n"], *, mode: Literal["fail", "throw", "parallel", "bytes", "empty", "long", "none"] = "none"
 ) -> Float[Tensor, "n"]:
     return x.clone()
 

@@ -213,7 +213,19 @@ REFUSED = {
         lambda call: call.find(X, mode="differ"),
         "runtime::find: the kernel gave `?count` the sizes 4 and 3. Give it one.",
     ),
-    "negative size": (lambda call: call.find(X, mode="negative"), "runtime::find: "),
+    "negative size": (
+        lambda call: call.find(X, mode="negative"),
+        "runtime::find: the kernel resizes output `values` to -1 in dimension 0",
+    ),
+    "two sizes": (
+        lambda call: call.find(X, mode="twice"),
+        "runtime::find: the kernel resized output `values` to (4,) and then to (3,). Resize an output once.",
+    ),
+    "message that is no text": (lambda call: call.trouble(X, mode="bytes"), "runtime::trouble: a \ufffd byte"),
+    "empty message": (
+        lambda call: call.trouble(X, mode="empty"),
+        "runtime::trouble: the kernel failed with an empty message",
+    ),
     "no kernel and no reference": (lambda call: call.native(X.double()), "runtime::native: there is no kernel for "),
 }
 
@@ -234,6 +246,32 @@ def _attach(operator: oneop.Operator) -> None:
     from oneop.targets.pytorch import native
 
     native.prepare(operator)
+
+
+@pytest.mark.parametrize("length", [1, 2, 3])
+def test_a_long_message_is_cut_between_characters(length: int) -> None:
+    with pytest.raises(oneop.CallError) as caught:
+        ops.trouble(torch.ones(length), mode="long")
+    head, _, text = str(caught.value).partition(": ")
+    assert head == "runtime::trouble"
+    assert text.lstrip("x") == "日" * len(text.lstrip("x"))
+    assert len(str(caught.value).encode()) > 1020
+
+
+def test_an_output_without_memory_says_how_much_it_wanted() -> None:
+    said = "runtime::find: output `values` of shape (1125899906842624,) (4503599627370496 bytes) cannot be allocated: "
+    with pytest.raises(oneop.CallError) as caught:
+        ops.find(X, mode="huge")
+    assert str(caught.value).startswith(said)
+    assert str(caught.value).endswith(" Pass smaller inputs.")
+    assert "\n" not in str(caught.value)  # torch would add its C++ stack
+    refused(lambda: ops.find(X, mode="beyond"), "(more bytes than 64 bits count) cannot be allocated: ")
+
+
+def test_an_output_may_be_resized_again_to_the_same_sizes() -> None:
+    values, places = ops.find(X, mode="again")
+    assert_close(values, X)
+    assert places.tolist() == [0, 1, 2]
 
 
 def test_a_failed_call_leaves_nothing_behind() -> None:

@@ -1,8 +1,13 @@
 """A library that is not the definition's is refused by name; a new one takes the old one's place."""
 
+import contextlib
+import os
 import re
+import signal
 import subprocess
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +15,7 @@ import torch
 from pytorch import runtime_operators as ops
 
 import oneop
+from oneop import registry
 from oneop.kernels.building import find_compiler
 from oneop.targets.pytorch import native, runtime
 
@@ -124,3 +130,149 @@ def test_a_gradient_that_does_not_fit_is_refused(own_native: object, tmp_path: P
         runtime.attach(ops.native.definition, library, "runtime::muladd_grad")
     with pytest.raises(oneop.BuildError, match=r"runtime::native: runtime::missing has no schema\. Register it before"):
         runtime.attach(ops.native.definition, library, "runtime::missing")
+
+
+class Notebook:
+    """Cells that define one operator, in the way of a notebook: each has a name of its own, and none is a file."""
+
+    HEAD = "import oneop\nfrom jaxtyping import Float\nfrom torch import Tensor\n"
+    OPERATOR = """
+@oneop.op("notebook::{name}", kernels=[{source!r}])
+def {name}(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+    return {factor} * x
+"""
+    GRADIENT = """
+@{name}.gradient(kernels=[{source!r}])
+def {name}_grad(grad, x):
+    return {factor} * grad
+"""
+    KERNELS = """
+#include "{name}.h"
+#include "{name}_grad.h"
+template <class T> void {name}(const {name}_args<T> &a, oneop::Context &) {{
+  for (int64_t i = 0; i < a.n; ++i) a.out(i) = T({factor}) * a.x(i);
+}}
+template <class T> void {name}_grad(const {name}_grad_args<T> &a, oneop::Context &) {{
+  for (int64_t i = 0; i < a.n; ++i) a.grad_x(i) = T({factor}) * a.grad(i);
+}}
+"""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.name = name
+        self.source = folder / f"{name}.cpp"
+        self.scope: dict[str, object] = {}
+        self.cells = 0
+
+    def run(self, factor: int, *, kernels: str | None = None, gradient: bool = True) -> oneop.Operator:
+        facts = {"name": self.name, "factor": factor, "source": str(self.source)}
+        self.source.write_text((kernels or self.KERNELS).format(**facts), encoding="utf-8")
+        self.cells += 1
+        text = self.HEAD + (self.OPERATOR + (self.GRADIENT if gradient else "")).format(**facts)
+        exec(compile(text, f"<ipython-input-{self.cells}>", "exec"), self.scope)
+        return self.scope[self.name]
+
+    def through_torch(self, x: torch.Tensor) -> torch.Tensor:
+        return getattr(torch.ops.notebook, self.name)(x)
+
+
+def value_and_gradient(call: Callable[[torch.Tensor], torch.Tensor]) -> tuple[float, float]:
+    x = torch.ones(1, requires_grad=True)
+    y = call(x)
+    return y.item(), torch.autograd.grad(y.sum(), x)[0].item()
+
+
+def test_an_operator_and_its_gradient_are_defined_again(tmp_path: Path) -> None:
+    notebook = Notebook(tmp_path, "again")
+    first = notebook.run(2)
+    assert value_and_gradient(first) == (2.0, 2.0)
+    x = torch.ones(1, requires_grad=True)
+    recorded = first(x)
+    second = notebook.run(3)
+    assert value_and_gradient(notebook.through_torch) == (3.0, 3.0)  # torch's own path comes first: it is not stale
+    assert value_and_gradient(second) == value_and_gradient(first) == (3.0, 3.0)
+    assert torch.autograd.grad(recorded.sum(), x)[0].item() == 3.0
+    third = notebook.run(4)
+    assert value_and_gradient(third) == value_and_gradient(notebook.through_torch) == (4.0, 4.0)
+
+
+def test_the_gradient_alone_is_what_is_called_after_a_new_definition(tmp_path: Path) -> None:
+    notebook = Notebook(tmp_path, "backward")
+    x = torch.ones(1, requires_grad=True)
+    recorded = notebook.run(2)(x)
+    notebook.run(3)
+    assert torch.autograd.grad(recorded.sum(), x)[0].item() == 3.0
+
+
+def test_a_new_definition_without_the_gradient_derives_it(tmp_path: Path) -> None:
+    notebook = Notebook(tmp_path, "derived")
+    assert value_and_gradient(notebook.run(2)) == (2.0, 2.0)
+    assert value_and_gradient(notebook.run(3, gradient=False)) == (3.0, 3.0)
+
+
+def test_kernels_that_do_not_compile_are_not_replaced_by_the_old_ones(tmp_path: Path) -> None:
+    notebook = Notebook(tmp_path, "broken")
+    assert value_and_gradient(notebook.run(2)) == (2.0, 2.0)
+    operator = notebook.run(3, kernels="broken\n")
+    for call in (notebook.through_torch, operator, notebook.through_torch):
+        with pytest.raises(oneop.BuildError, match=r"cannot build the kernels of broken\.cpp"):
+            call(torch.ones(1))
+    assert value_and_gradient(notebook.run(5)) == (5.0, 5.0)
+
+
+def test_calls_of_other_threads_while_an_operator_is_defined_again(tmp_path: Path) -> None:
+    notebook = Notebook(tmp_path, "threads")
+    operator = notebook.run(2)
+    operator(torch.ones(1))
+    seen: list[float] = []
+    problems: list[BaseException] = []
+    done = threading.Event()
+
+    def work(call: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        try:
+            while not done.is_set():
+                seen.append(sum(value_and_gradient(call)))
+        except BaseException as problem:
+            problems.append(problem)
+
+    threads = [threading.Thread(target=work, args=(call,)) for call in (operator, notebook.through_torch) * 2]
+    for thread in threads:
+        thread.start()
+    assert value_and_gradient(notebook.run(3)) == (3.0, 3.0)
+    at = len(seen)
+    while len(seen) < at + 50 and not problems:
+        time.sleep(0.01)
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert problems == []
+    assert set(seen) <= {4.0, 5.0, 6.0}
+    assert seen[-1] == 6.0
+
+
+def test_a_forked_child_does_not_wait_for_a_thread_of_its_parent() -> None:
+    native.prepare(ops.native)
+    held, done = threading.Event(), threading.Event()
+
+    def build() -> None:
+        with registry.lock:
+            held.set()
+            done.wait()
+
+    thread = threading.Thread(target=build)
+    thread.start()
+    held.wait()
+    child = os.fork()
+    if child == 0:
+        native.prepare(ops.native)
+        os._exit(7)
+    try:
+        status, deadline = (0, 0), time.monotonic() + 10
+        while status[0] == 0 and time.monotonic() < deadline:
+            time.sleep(0.02)
+            status = os.waitpid(child, os.WNOHANG)
+        assert os.waitstatus_to_exitcode(status[1]) == 7
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+        done.set()
+        thread.join()

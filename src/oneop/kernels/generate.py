@@ -165,7 +165,7 @@ class Tensor:
     def cpp_kind(self) -> str:
         """The second argument of the makers of views."""
         if self.resizable:
-            return f", {{{'true' if self.grouped else 'false'}, {self.number}}}"
+            return f', {{{"true" if self.grouped else "false"}, {self.number}, "{self.name}"}}'
         return ", {true}" if self.grouped else ""
 
     @property

@@ -337,6 +337,13 @@ int trouble_f32(const trouble_args_f32 *a, oneop_context *ctx) {
   many[5000] = 0;
   if (is(a->mode, "long"))
     return oneop_fail(ctx, "%s", many);
+  if (is(a->mode, "long characters")) {
+    for (int64_t i = a->n; i + 3 <= 5000; i += 3)
+      memcpy(many + i, "\xe6\x97\xa5", 3);
+    return oneop_fail(ctx, "%s", many);
+  }
+  if (is(a->mode, "empty"))
+    return oneop_fail(ctx, "%s", "");
   for (int64_t i = 0; i < a->n; ++i)
     a->out.data[i] = a->x.data[i];
   return 0;

@@ -237,6 +237,14 @@ template <class T> void trouble(const trouble_args<T> &a, oneop::Context &ctx) {
     ctx.scratch(-1);
   if (a.mode == "long")
     ctx.fail(std::string(5000, 'x'));
+  if (a.mode == "long characters") {
+    std::string many(static_cast<std::size_t>(a.n), 'x');
+    for (int i = 0; i < 1000; ++i)
+      many += "\xe6\x97\xa5";
+    ctx.fail(many);
+  }
+  if (a.mode == "empty")
+    ctx.fail("");
   for (int64_t i = 0; i < a.n; ++i)
     a.out(i) = a.x(i);
 }

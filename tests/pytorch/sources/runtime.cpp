@@ -97,6 +97,12 @@ template <class T> void find(const find_args<T> &a, oneop::Context &context) {
   const int64_t count = a.n - std::count(a.x.begin(), a.x.end(), T(0));
   if (a.mode == "forget")
     return;
+  if (a.mode == "huge")
+    context.resize(a.values, {INT64_C(1) << 50});
+  if (a.mode == "beyond")
+    context.resize(a.values, {INT64_MAX});
+  if (a.mode == "twice" || a.mode == "again")
+    context.resize(a.values, {a.mode == "twice" ? count + 1 : count});
   const auto values = context.resize(a.values, {a.mode == "differ" ? count + 1 : a.mode == "negative" ? -1 : count});
   const auto places = context.resize(a.places, {count});
   for (int64_t i = 0, k = 0; i < a.n; ++i)
@@ -150,6 +156,16 @@ template <class T> void trouble(const trouble_args<T> &a, oneop::Context &contex
     throw std::runtime_error("thrown");
   if (a.mode == "parallel")
     context.parallel_for(0, a.n, [&](int64_t begin, int64_t) { context.fail("piece " + std::to_string(begin)); });
+  if (a.mode == "bytes")
+    context.fail("a \xff byte");
+  if (a.mode == "empty")
+    context.fail("");
+  if (a.mode == "long") {
+    std::string many(static_cast<std::size_t>(a.n), 'x');
+    for (int i = 0; i < 1000; ++i)
+      many += "\xe6\x97\xa5";
+    context.fail(many);
+  }
   std::copy(a.x.begin(), a.x.end(), a.out.data);
 }
 

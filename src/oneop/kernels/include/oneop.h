@@ -209,6 +209,7 @@ typedef struct oneop_output {
   int32_t ndim; /* as the kernel sees it: leading dimensions are one */
   const int64_t *size;
   const oneop_tensor *tensor;
+  const char *name;
 } oneop_output;
 
 ONEOP_VIEWS(f32, float)
@@ -257,16 +258,31 @@ static inline void oneop_parallel_for(oneop_context *ctx, int64_t begin, int64_t
 /* Memory that lives until the kernel returns, aligned to 64 bytes; NULL where there is none. Not inside parallel_for. */
 static inline void *oneop_scratch(oneop_context *ctx, size_t bytes) { return ctx->scratch(ctx, bytes ? bytes : 1); }
 
+/* How many of the `size` bytes of a UTF-8 text remain without a last character that is cut short. */
+static inline size_t oneop_whole_characters(const char *text, size_t size) {
+  size_t start = size, length;
+  unsigned char first;
+  while (start > 0 && size - start < 3 && ((unsigned char)text[start - 1] & 0xc0u) == 0x80u)
+    --start;
+  if (start == 0)
+    return size;
+  first = (unsigned char)text[start - 1];
+  length = first >= 0xf0u ? 4 : first >= 0xe0u ? 3 : first >= 0xc0u ? 2 : 1;
+  return size - (start - 1) < length ? start - 1 : size;
+}
+
 /* `return oneop_fail(ctx, "k is %d, but ...", k);` ends a kernel with an error message. Always returns 1. */
 static inline int oneop_fail(oneop_context *ctx, const char *format, ...) ONEOP_PRINTF(2, 3);
 static inline int oneop_fail(oneop_context *ctx, const char *format, ...) {
   char message[1024];
+  int length;
   va_list arguments;
   va_start(arguments, format);
-  if (vsnprintf(message, sizeof message, format, arguments) < 0)
-    message[0] = '\0';
+  length = vsnprintf(message, sizeof message, format, arguments);
   va_end(arguments);
-  ctx->fail(ctx, message);
+  if (length >= (int)sizeof message)
+    message[oneop_whole_characters(message, sizeof message - 1)] = '\0';
+  ctx->fail(ctx, length > 0 ? message : "the kernel failed with an empty message");
   return 1;
 }
 
@@ -282,12 +298,12 @@ static inline void *oneop_resize(oneop_context *ctx, const oneop_output *output,
   }
   for (d = 0; d < output->ndim; ++d) {
     if (output->size[d] != ONEOP_UNKNOWN && output->size[d] != sizes[d]) {
-      oneop_fail(ctx, "the kernel resizes output %d to %lld in dimension %d, which is %lld", (int)output->number,
+      oneop_fail(ctx, "the kernel resizes output `%s` to %lld in dimension %d, which is %lld", output->name,
                  (long long)sizes[d], (int)d, (long long)output->size[d]);
       return NULL;
     }
     if (sizes[d] < 0) {
-      oneop_fail(ctx, "the kernel resizes output %d to %lld in dimension %d", (int)output->number, (long long)sizes[d],
+      oneop_fail(ctx, "the kernel resizes output `%s` to %lld in dimension %d", output->name, (long long)sizes[d],
                  (int)d);
       return NULL;
     }

@@ -109,13 +109,15 @@ public:
   T *data = nullptr;
 
   View() = default;
-  View(T *memory, const std::int64_t *sizes, int output = -1) noexcept : data(memory), output_(output), present_(true) {
+  View(T *memory, const std::int64_t *sizes, int output = -1, const char *name = nullptr) noexcept
+      : data(memory), output_(output), name_(name), present_(true) {
     for (int d = 0; d < N; ++d)
       sizes_[d] = sizes[d];
   }
   /// A view that reads, from one that writes.
   template <class U, std::enable_if_t<std::is_same_v<const U, T> && !std::is_const_v<U>, int> = 0>
-  View(const View<U, N> &other) noexcept : data(other.data), output_(other.output_), present_(other.present_) {
+  View(const View<U, N> &other) noexcept
+      : data(other.data), output_(other.output_), name_(other.name_), present_(other.present_) {
     for (int d = 0; d < N; ++d)
       sizes_[d] = other.sizes_[d];
   }
@@ -152,6 +154,7 @@ private:
 
   std::int64_t sizes_[N > 0 ? N : 1] = {};
   int output_ = -1; // its number, where Context::resize may be called
+  const char *name_ = nullptr;
   bool present_ = false;
 };
 
@@ -293,11 +296,12 @@ public:
                   std::to_string(N) + " dimensions");
     if (output.output_ < 0)
       throw Error("ctx.resize is for outputs with `?` dimensions; the sizes of this one are known");
-    const oneop_output description{output.output_, N, output.sizes_, call_.outputs[output.output_].tensors};
+    const oneop_output description{output.output_, N, output.sizes_, call_.outputs[output.output_].tensors,
+                                   output.name_};
     void *memory = oneop_resize(host_, &description, sizes.begin());
     if (memory == nullptr)
       throw Error("the runtime cannot resize an output");
-    return View<T, N>(static_cast<T *>(memory), sizes.begin(), output.output_);
+    return View<T, N>(static_cast<T *>(memory), sizes.begin(), output.output_, output.name_);
   }
 
   /// Ends the call with this message. Inside parallel_for too.

@@ -7,18 +7,19 @@
 
 namespace oneop::detail {
 
-/// How a definition describes a tensor: whether a leading group comes first, and its number as an output with `?` sizes.
+/// How a definition describes a tensor: whether a leading group comes first; number and name of an output with `?` sizes.
 struct Kind {
   bool group = false;
   int resizable = -1;
+  const char *name = nullptr;
 };
 
 template <class T, int N> View<T, N> make(const oneop_tensor &tensor, const Kind &kind, View<T, N> *) {
   if (!kind.group)
-    return View<T, N>(static_cast<T *>(oneop_data(&tensor)), tensor.shape, kind.resizable);
+    return View<T, N>(static_cast<T *>(oneop_data(&tensor)), tensor.shape, kind.resizable, kind.name);
   std::int64_t sizes[N > 0 ? N : 1];
   oneop_view_sizes(&tensor, N - 1, true, sizes);
-  return View<T, N>(static_cast<T *>(oneop_data(&tensor)), sizes, kind.resizable);
+  return View<T, N>(static_cast<T *>(oneop_data(&tensor)), sizes, kind.resizable, kind.name);
 }
 
 template <class T, int N> StridedView<T, N> make(const oneop_tensor &tensor, const Kind &kind, StridedView<T, N> *) {
@@ -83,7 +84,8 @@ template <class Function> int guarded(const char *op, const oneop_call *call, Fu
     Context context(*call);
     return function(*call, context);
   } catch (const Error &error) {
-    return oneop_fail(call->context, "%s: %s", op, error.what());
+    const char *message = error.what();
+    return oneop_fail(call->context, "%s: %s", op, *message ? message : "the kernel failed with an empty message");
   } catch (const std::bad_alloc &) {
     return oneop_fail(call->context, "%s: the kernel ran out of memory. Pass smaller inputs.", op);
   } catch (const std::exception &error) {

@@ -4,6 +4,7 @@
 #include "adapter.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -439,11 +440,37 @@ static void *scratch(oneop_context *context, size_t bytes) {
   return block + alignment;
 }
 
+/* As Python writes a tuple, as far as there is room. */
+static void shape_text(char *text, size_t room, const int64_t *sizes, int32_t ndim) {
+  size_t used = (size_t)snprintf(text, room, "(");
+  for (int32_t d = 0; d < ndim && used < room; ++d)
+    used += (size_t)snprintf(text + used, room - used, "%s%lld", d > 0 ? ", " : "", (long long)sizes[d]);
+  if (used < room)
+    snprintf(text + used, room - used, ndim == 1 ? ",)" : ")");
+}
+
+/* After the first resize, the sizes are known: another one says so. */
+static void refuse_sizes(run *self, int32_t output, const int64_t *sizes, int32_t ndim) {
+  const oneop_tensor *tensor = self->outputs[output].tensors;
+  const char *name = self->kernel->op->text->outputs[output].name;
+  char given[512], present[512], message[1536];
+  shape_text(given, sizeof given, sizes, ndim);
+  shape_text(present, sizeof present, tensor->shape, tensor->ndim);
+  if (is_known(tensor))
+    snprintf(message, sizeof message, "the kernel resized output `%s` to %s and then to %s. Resize an output once.",
+             name, present, given);
+  else
+    snprintf(message, sizeof message,
+             "the kernel resized output `%s` to %s, which does not fit its definition. Resize it to sizes that fit.",
+             name, given);
+  fail(&self->base, message);
+}
+
 static oneop_tensor *resize(oneop_context *context, int32_t output, const int64_t *sizes, int32_t ndim) {
   run *self = (run *)context;
   const adapter_operator *text = self->kernel->op->text;
   if (output < 0 || output >= text->n_outputs || self->outputs[output].count != 1) {
-    fail(context, "`resize` was called for an output that does not exist");
+    fail(context, "the kernel resized an output that does not exist. Count outputs from 0, in the definition's order.");
     return NULL;
   }
   oneop_tensor *tensor = self->outputs[output].tensors;
@@ -451,8 +478,7 @@ static oneop_tensor *resize(oneop_context *context, int32_t output, const int64_
   for (int32_t d = 0; fits && d < ndim; ++d)
     fits = sizes[d] >= 0 && (tensor->shape[d] == sizes[d] || tensor->shape[d] == ONEOP_UNKNOWN);
   if (!fits) {
-    fail(context,
-         "`resize` was called with sizes that do not fit the output's dimensions, or twice with different sizes");
+    refuse_sizes(self, output, sizes, ndim);
     return NULL;
   }
   if (!self->waiting[output])

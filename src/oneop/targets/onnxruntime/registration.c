@@ -309,6 +309,32 @@ const adapter_type *adapter_type_of(const adapter_op *op, const adapter_tensor *
 
 /* ---- Statuses --------------------------------------------------------------------------------------------------- */
 
+/* How many bytes the UTF-8 character at `text` has; 0 where there is none. */
+static size_t character(const unsigned char *text) {
+  size_t size = text[0] < 0x80   ? 1
+                : text[0] < 0xc2 ? 0
+                : text[0] < 0xe0 ? 2
+                : text[0] < 0xf0 ? 3
+                : text[0] < 0xf5 ? 4
+                                 : 0;
+  for (size_t i = 1; i < size; ++i)
+    if ((text[i] & 0xc0) != 0x80)
+      return 0;
+  bool encodes_too_little = (text[0] == 0xe0 && text[1] < 0xa0) || (text[0] == 0xf0 && text[1] < 0x90);
+  bool is_no_character = (text[0] == 0xed && text[1] > 0x9f) || (text[0] == 0xf4 && text[1] > 0x8f);
+  return encodes_too_little || is_no_character ? 0 : size;
+}
+
+/* A kernel's message may be anything, and ONNX Runtime's Python reads UTF-8: other bytes become question marks. */
+static void make_utf8(char *text) {
+  while (*text != '\0') {
+    size_t size = character((const unsigned char *)text);
+    if (size == 0)
+      *text = '?';
+    text += size == 0 ? 1 : size;
+  }
+}
+
 OrtStatus *adapter_error(const OrtApi *api, int code, const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
@@ -320,6 +346,7 @@ OrtStatus *adapter_error(const OrtApi *api, int code, const char *format, ...) {
   va_start(arguments, format);
   vsnprintf(message, (size_t)length + 1, format, arguments);
   va_end(arguments);
+  make_utf8(message);
   OrtStatus *status = ORT_CALL(api, CreateStatus)(code, message);
   free(message);
   return status;

@@ -9,6 +9,7 @@
 #include <structmember.h>
 
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,7 +30,8 @@ using torch::jit::Stack;
 
 // ---- Hooks -----------------------------------------------------------------------------------------------------------
 
-PyObject *call_error = nullptr; // oneop.errors.CallError
+PyObject *call_error = nullptr;       // oneop.errors.CallError
+PyObject *prepare_function = nullptr; // from an operator's name
 PyObject *push_function = nullptr, *pop_function = nullptr, *wrap_function = nullptr, *unwrap_function = nullptr;
 
 struct Gil {
@@ -45,8 +47,20 @@ struct Gil {
 
 [[noreturn]] void fail(const char *message) {
   const Gil gil;
-  PyErr_SetString(call_error, message);
+  // A kernel's message may be anything.
+  PyObject *text = PyUnicode_DecodeUTF8(message, static_cast<Py_ssize_t>(std::strlen(message)), "replace");
+  if (text)
+    PyErr_SetObject(call_error, text);
+  Py_XDECREF(text);
   throw_python_error();
+}
+
+void prepare(const char *name) {
+  const Gil gil;
+  PyObject *result = PyObject_CallFunction(prepare_function, "s", name);
+  if (!result)
+    throw_python_error();
+  Py_DECREF(result);
 }
 
 int64_t push_level() {
@@ -83,7 +97,7 @@ Tensor with_level(PyObject *function, const Tensor &tensor, int64_t level) {
 Tensor wrap_in_level(const Tensor &tensor, int64_t level) { return with_level(wrap_function, tensor, level); }
 Tensor unwrap_from_level(const Tensor &tensor, int64_t level) { return with_level(unwrap_function, tensor, level); }
 
-const oneop_torch_hooks hooks = {fail, push_level, pop_level, wrap_in_level, unwrap_from_level};
+const oneop_torch_hooks hooks = {fail, prepare, push_level, pop_level, wrap_in_level, unwrap_from_level};
 
 // ---- What a call is made of ------------------------------------------------------------------------------------------
 
@@ -484,12 +498,12 @@ PyObject *create(PyObject *, PyObject *arguments) {
   }
 }
 
-// hooks(CallError, push, pop, wrap, unwrap) -> the address of the hooks
+// hooks(CallError, prepare, push, pop, wrap, unwrap) -> the address of the hooks
 PyObject *make_hooks(PyObject *, PyObject *arguments) {
-  if (!PyArg_ParseTuple(arguments, "OOOOO", &call_error, &push_function, &pop_function, &wrap_function,
-                        &unwrap_function))
+  if (!PyArg_ParseTuple(arguments, "OOOOOO", &call_error, &prepare_function, &push_function, &pop_function,
+                        &wrap_function, &unwrap_function))
     return nullptr;
-  for (PyObject *object : {call_error, push_function, pop_function, wrap_function, unwrap_function})
+  for (PyObject *object : {call_error, prepare_function, push_function, pop_function, wrap_function, unwrap_function})
     Py_INCREF(object);
   return PyLong_FromVoidPtr(const_cast<oneop_torch_hooks *>(&hooks));
 }

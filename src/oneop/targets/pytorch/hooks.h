@@ -9,6 +9,8 @@
 struct oneop_torch_hooks {
   // Throws the error of a failed call: Python's CallError, as a C++ exception that torch translates back.
   void (*fail)(const char *message);
+  // Builds and attaches the kernels of an operator that was defined again.
+  void (*prepare)(const char *name);
   // torch.func's levels. Only Python can reach them: torch ships their C++ headers without one they include.
   int64_t (*push_level)();
   void (*pop_level)();

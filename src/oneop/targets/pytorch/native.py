@@ -9,27 +9,42 @@ if TYPE_CHECKING:
     from oneop.operator import Operator
 
 attached: dict[str, Any] = {}
-"""The fast call of each operator that the runtime serves in this process."""
+"""The fast call of each operator whose kernels are loaded in this process."""
+
+_served: set[str] = set()
+"""The operators that the runtime has registered with torch: those of ``attached``, and those defined again since."""
 
 
 def prepare(operator: "Operator") -> Any:
-    """Builds and loads the kernels of the operator's definition file, and returns the operator's fast call."""
+    """Builds and loads the kernels of an operator as it is defined now, and returns its fast call."""
     with registry.lock:
         name = operator.definition.name
         if name not in attached:
-            _attach(operator)
+            _attach(registry.operators()[name])  # another thread may have defined it again
         return attached[name]
 
 
+def serves(name: str) -> bool:
+    """Whether the runtime has taken an operator over: nothing else may be registered for it with torch."""
+    return name in _served
+
+
 def replace(operator: "Operator") -> None:
-    """Puts a new definition of an operator in place of one that has been called: kernels or gradient may differ."""
+    """Puts a new definition of an operator in place of one that has been called: kernels or gradient may differ.
+
+    It is built when it is called next: the definition of a gradient whose kernels share its source may still follow.
+    """
+    from oneop.targets.pytorch import runtime
+
+    name = operator.definition.name
     if not operator.has_kernels:
         raise DefinitionError(
-            f"{operator.definition.name}: this operator has kernels in this process, and the new definition has none. "
+            f"{name}: this operator has kernels in this process, and the new definition has none. "
             "Start a new process, or give it another name."
         )
     with registry.lock:
-        _attach(operator)
+        runtime.detach(name)
+        attached.pop(name, None)
 
 
 def _attach(operator: "Operator") -> None:
@@ -37,11 +52,12 @@ def _attach(operator: "Operator") -> None:
     from oneop.kernels.library import kernel_library
     from oneop.targets.pytorch import registration, runtime
 
-    siblings = {item.definition.name: item for item in registry.defined_in(operator.defined_in) if item.has_kernels}
-    siblings[operator.definition.name] = operator
-    library = build(kernel_library([item.kernel_spec() for item in siblings.values()]))
+    together = registry.compiled_together(item for item in registry.defined_with(operator) if item.has_kernels)
+    library = build(kernel_library([item.kernel_spec() for item in together]))
     gradient = operator.gradient_operator.definition.name if operator.gradient_operator is not None else None
-    registration.remove_stub(operator.definition.name)
-    attached[operator.definition.name] = runtime.attach(
+    name = operator.definition.name
+    registration.remove_stub(name)
+    attached[name] = runtime.attach(
         operator.definition, library, gradient, output_type=operator.output_type, fallback=operator.call_torch
     )
+    _served.add(name)

@@ -35,11 +35,11 @@ def register(operator: "Operator") -> None:
     Everything registered looks the operator up in the registry at each call, so that a notebook cell can run again.
     """
     name = operator.definition.name
-    if name not in _implementations and name not in native.attached:
+    if name not in _implementations and not native.serves(name):
         _register_schema(operator.definition)
     else:
         sharding.forget()
-    if name in native.attached:
+    if native.serves(name):
         native.replace(operator)
         return
     if name in _implementations:

@@ -193,9 +193,20 @@ struct Binding {
   size_t arguments() const { return inputs.size() + attributes.size(); }
 };
 
-// What the dispatcher's kernels hold: it outlives every library, and `binding` is swapped when a kernel was edited.
+// What the dispatcher's kernels hold: it outlives every library. When the operator is defined again, `binding` is taken
+// out, and the next call asks Python for the new one: kernels are built when they are called.
 struct Operator {
+  std::string name;
   std::atomic<const Binding *> binding{nullptr};
+
+  const Binding &current() const {
+    const Binding *found = binding.load(std::memory_order_acquire);
+    while (C10_UNLIKELY(!found)) { // only Python takes a binding out, so it has lent its hooks
+      python.load(std::memory_order_acquire)->prepare(name.c_str());
+      found = binding.load(std::memory_order_acquire);
+    }
+    return *found;
+  }
 };
 
 // ---- Inputs ----------------------------------------------------------------------------------------------------------
@@ -610,19 +621,46 @@ oneop_tensor *resize(Call &call, int32_t output, const int64_t *sizes, int32_t n
                    describe(facts), "\". Resize it to sizes that fit."));
     return nullptr;
   }
+  if (call.outputs[first].defined()) {
+    if (call.outputs[first].sizes() == given)
+      return &view;
+    call.note(text("the kernel resized output `", facts.name, "` to ", shape_text(call.outputs[first].sizes()),
+                   " and then to ", shape_text(given), ". Resize an output once."));
+    return nullptr;
+  }
+  allocate(call, index, first, given);
   int64_t *room = call.resized.data() + first * ONEOP_MAX_NDIM;
   std::copy(given.begin(), given.end(), room);
   view.shape = room;
-  allocate(call, index, first, given);
   return &view;
+}
+
+std::string bytes_text(const oneop_tensor &tensor, at::IntArrayRef sizes) {
+  int64_t bytes = tensor.dtype.bits / 8;
+  bool fits = true;
+  for (const auto size : sizes)
+    fits = !__builtin_mul_overflow(bytes, size, &bytes) && fits;
+  return fits ? text(bytes, " bytes") : "more bytes than 64 bits count";
+}
+
+std::string first_line(const std::string &message) { return message.substr(0, message.find('\n')); }
+
+// What is said where an output has no memory: torch's own words come with pages of its C++ stack.
+void note_unallocated(Call &call, int32_t output, at::IntArrayRef sizes, const std::string &reason) {
+  const auto index = static_cast<size_t>(output);
+  call.note(text("output `", call.self.outputs[index].name, "` of shape ", shape_text(sizes), " (",
+                 bytes_text(call.out_views[first_view(call, index)], sizes),
+                 ") cannot be allocated: ", first_line(reason), " Pass smaller inputs."));
 }
 
 extern "C" oneop_tensor *host_resize(oneop_context *context, int32_t output, const int64_t *sizes, int32_t ndim) {
   auto &call = Call::of(context);
   try {
     return resize(call, output, sizes, ndim);
+  } catch (const c10::Error &error) {
+    note_unallocated(call, output, {sizes, static_cast<size_t>(ndim)}, error.what_without_backtrace());
   } catch (const std::exception &error) {
-    call.note(text("output number ", output, " cannot be allocated: ", error.what()));
+    note_unallocated(call, output, {sizes, static_cast<size_t>(ndim)}, error.what());
   } catch (...) {
     call.note("an output cannot be allocated");
   }
@@ -809,9 +847,7 @@ void compute(const Binding &self, Stack &stack) {
 struct Compute final : c10::OperatorKernel {
   Operator *entry;
   explicit Compute(Operator *e) : entry(e) {}
-  void operator()(const OperatorHandle &, DispatchKeySet, Stack *stack) {
-    compute(*entry->binding.load(std::memory_order_acquire), *stack);
-  }
+  void operator()(const OperatorHandle &, DispatchKeySet, Stack *stack) { compute(entry->current(), *stack); }
 };
 
 // What a call needs from autograd.
@@ -1111,7 +1147,7 @@ struct Differentiate final : c10::OperatorKernel {
   explicit Differentiate(Operator *e) : entry(e) {}
 
   void operator()(const OperatorHandle &op, DispatchKeySet keys, Stack *stack) {
-    const auto &self = *entry->binding.load(std::memory_order_acquire);
+    const auto &self = entry->current();
     const auto arguments = torch::jit::last(*stack, self.arguments());
     const auto demand = demand_of(self, arguments);
     if (C10_UNLIKELY(demand.tangent))
@@ -1323,19 +1359,36 @@ void register_kernels(const std::string &name, Operator *entry) {
   add(c10::DispatchKey::Autograd, std::make_unique<Differentiate>(entry));
 }
 
+struct Entries {
+  std::mutex mutex;
+  std::map<std::string, std::unique_ptr<Operator>> found;
+};
+
+Entries &entries() {
+  static auto *all = new Entries; // outlives the interpreter's shutdown
+  return *all;
+}
+
 void attach(const char *description, const oneop_library *own = nullptr) {
-  static std::mutex mutex;
-  static auto *entries = new std::map<std::string, std::unique_ptr<Operator>>; // outlives the interpreter's shutdown
-  const std::lock_guard<std::mutex> lock(mutex);
   auto binding = bind(description, own);
   const auto name = binding->name;
-  auto &entry = (*entries)[name];
+  const std::lock_guard<std::mutex> lock(entries().mutex);
+  auto &entry = entries().found[name];
   const bool fresh = !entry;
-  if (fresh)
+  if (fresh) {
     entry = std::make_unique<Operator>();
+    entry->name = name;
+  }
   entry->binding.store(binding.release(), std::memory_order_release);
   if (fresh)
     register_kernels(name, entry.get());
+}
+
+void detach(const std::string &name) {
+  const std::lock_guard<std::mutex> lock(entries().mutex);
+  const auto found = entries().found.find(name);
+  if (found != entries().found.end())
+    found->second->binding.store(nullptr, std::memory_order_release);
 }
 
 // Where there is no Python, the schema has to come from here too.
@@ -1376,6 +1429,9 @@ extern "C" {
 ONEOP_EXPORT const char *oneop_torch_attach(const char *description) {
   return reported([&] { attach(description); });
 }
+
+// Takes an operator's kernels away: its next call asks for new ones, through the hooks. Calls that run go on.
+ONEOP_EXPORT void oneop_torch_detach(const char *name) { detach(name); }
 
 // Makes an operator known whose kernels are linked into this library. Returns as oneop_torch_attach does.
 ONEOP_EXPORT const char *oneop_torch_serve(const char *schema, const char *description, const oneop_library *own) {

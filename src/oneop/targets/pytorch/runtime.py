@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from oneop import registry
 from oneop.definition.attributes import KINDS
 from oneop.definition.record import Attribute, Definition, Input, Output
 from oneop.errors import BuildError, CallError
@@ -50,12 +51,17 @@ def attach(
     runtime = _runtime()
     problem = runtime.attach(describe(definition, library, gradient).encode())
     if problem is not None:
-        raise BuildError(problem.decode())
+        raise BuildError(problem.decode(errors="replace"))
     if fallback is None:
         fallback = getattr(getattr(torch.ops, definition.namespace), definition.base)
     parameters = (*map(_input_row, definition.inputs), *map(_attribute_row, definition.attributes))
     call: NativeCall = runtime.module.create(definition.name, parameters, len(definition.inputs), fallback, output_type)
     return call
+
+
+def detach(name: str) -> None:
+    """Takes away the kernels of an operator that ``attach`` gave it: its next call asks ``native`` for new ones."""
+    _runtime().detach(name.encode())
 
 
 def describe(definition: Definition, library: Path, gradient: str | None) -> str:
@@ -107,6 +113,7 @@ def _attribute_row(item: Attribute) -> tuple[object, ...]:
 @dataclass(frozen=True)
 class _Runtime:
     attach: Callable[[bytes], bytes | None]
+    detach: Callable[[bytes], None]
     module: ModuleType
 
 
@@ -116,6 +123,8 @@ def _runtime() -> _Runtime:
     core = ctypes.CDLL(str(core_path))
     attach = core.oneop_torch_attach
     attach.argtypes, attach.restype = [ctypes.c_char_p], ctypes.c_char_p
+    detach = core.oneop_torch_detach
+    detach.argtypes, detach.restype = [ctypes.c_char_p], None
     module = _load(module_path)
     set_hooks = core.oneop_torch_set_hooks
     set_hooks.argtypes, set_hooks.restype = [ctypes.c_void_p], None
@@ -123,13 +132,20 @@ def _runtime() -> _Runtime:
     set_hooks(
         module.hooks(
             CallError,
+            _prepare,
             levels._grad_increment_nesting,
             levels._grad_decrement_nesting,
             levels._wrap_for_grad,
             levels._unwrap_for_grad,
         )
     )
-    return _Runtime(attach, module)
+    return _Runtime(attach, detach, module)
+
+
+def _prepare(name: str) -> None:
+    from oneop.targets.pytorch import native  # which imports this module
+
+    native.prepare(registry.operators()[name])
 
 
 def _load(path: Path) -> ModuleType:
