@@ -263,7 +263,7 @@ def test_an_output_without_memory_says_how_much_it_wanted() -> None:
     with pytest.raises(oneop.CallError) as caught:
         ops.find(X, mode="huge")
     assert str(caught.value).startswith(said)
-    assert str(caught.value).endswith(" Pass smaller inputs.")
+    assert str(caught.value).endswith(". Pass smaller inputs.")
     assert "\n" not in str(caught.value)  # torch would add its C++ stack
     refused(lambda: ops.find(X, mode="beyond"), "(more bytes than 64 bits count) cannot be allocated: ")
 

@@ -650,7 +650,7 @@ void note_unallocated(Call &call, int32_t output, at::IntArrayRef sizes, const s
   const auto index = static_cast<size_t>(output);
   call.note(text("output `", call.self.outputs[index].name, "` of shape ", shape_text(sizes), " (",
                  bytes_text(call.out_views[first_view(call, index)], sizes),
-                 ") cannot be allocated: ", first_line(reason), " Pass smaller inputs."));
+                 ") cannot be allocated: ", first_line(reason), ". Pass smaller inputs."));
 }
 
 extern "C" oneop_tensor *host_resize(oneop_context *context, int32_t output, const int64_t *sizes, int32_t ndim) {
