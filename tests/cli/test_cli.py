@@ -64,6 +64,22 @@ def test_help_shows_an_example(command: str) -> None:
     assert f"oneop {command} " in shown.partition("Example")[2]
 
 
+def test_a_folder_in_place_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "operators").mkdir()
+    assert fails("build", "operators") == (
+        "oneop: operators: this is a folder. Give the path of a Python file in it that defines operators.\n"
+    )
+
+
+def test_an_empty_name_of_a_folder(tmp_path: Path) -> None:
+    succeeds("new", "placed")
+    before = sorted(tmp_path.iterdir())
+    said = "is empty, and has to name a folder. Leave it out for the folder you are in.\n"
+    assert fails("build", "placed.py", "-o", "") == f"oneop: --output {said}"
+    assert fails("new", "other", "-d", "") == f"oneop: --directory {said}"
+    assert sorted(tmp_path.iterdir()) == before
+
+
 def test_a_file_that_raises(tmp_path: Path) -> None:
     (tmp_path / "bad.py").write_text("import math\n\nx = math.sqroot(2)\n")
     assert fails("build", "bad.py") == (

@@ -15,8 +15,8 @@ def new(*arguments: object) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
-def run_its_test(folder: Path) -> tuple[int, str]:
-    command = [sys.executable, "-m", "pytest", "-q", "-rf", "-p", "no:cacheprovider", "test_wider.py"]
+def run_its_test(folder: Path, name: str = "wider") -> tuple[int, str]:
+    command = [sys.executable, "-m", "pytest", "-q", "-rf", "-p", "no:cacheprovider", f"test_{name}.py"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout + done.stderr
 
@@ -37,6 +37,16 @@ def test_what_it_writes_passes_as_it_is(language: str, files: set[str], tmp_path
     assert status == 0, said
     assert " passed" in said
     assert " skipped" not in said
+
+
+@pytest.mark.parametrize(
+    ("name", "language"), [("alpha", "c"), ("a", "c++"), ("n", "c++"), ("i", "c"), ("out", "python"), ("y", "python")]
+)
+def test_names_that_its_files_use_where_they_do_no_harm(name: str, language: str, tmp_path: Path) -> None:
+    status, said = new(name, "--language", language, "--directory", tmp_path)
+    assert status == 0, said
+    status, said = run_its_test(tmp_path, name)
+    assert status == 0, said
 
 
 def test_its_test_can_fail(tmp_path: Path) -> None:
@@ -75,7 +85,21 @@ def test_it_overwrites_nothing(tmp_path: Path) -> None:
     [
         (["ScaledAdd"], "NAME is `ScaledAdd`, which is no name for an operator. Use lower-case words"),
         (["../up"], "NAME is `../up`, which is no name for an operator."),
-        (["double"], "NAME is `double`, which is a word of C, C++ or Python. Choose another one."),
+        (["double"], "NAME is `double`, which is a word of C, C++ or Python. Choose another one, such as my_double."),
+        (
+            ["torch"],
+            "NAME is `torch`, and a module of that name can be imported here: torch.py would be confused with it. "
+            "Choose another one, such as my_torch.",
+        ),
+        (["oneop"], "NAME is `oneop`, and a module of that name"),
+        (["pytest"], "NAME is `pytest`, and a module of that name"),
+        (["json"], "NAME is `json`, and a module of that name"),
+        (["sys"], "NAME is `sys`, and a module of that name"),
+        (["sum"], "NAME is `sum`, a name that Python has a function of. Choose another one, such as my_sum."),
+        *[
+            ([name], f"NAME is `{name}`, a name that the files use for something else. Choose another one, such as my_")
+            for name in ("x", "bias", "shape", "dtype", "with_bias", "exported", "ctx")
+        ],
         (["lambda"], "NAME is `lambda`, which is a word of C, C++ or Python."),
         (["fine", "--namespace", "aten"], "--namespace aten belongs to PyTorch. Choose another one."),
     ],

@@ -1,13 +1,12 @@
 """oneop build: the library of a definition file, for another runtime."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 import oneop
 from oneop.cli.definitions import DefinitionFile, operators_of
-from oneop.cli.failures import reported
+from oneop.cli.failures import reported, require_folder
 
 EXAMPLES = "Example: oneop build scaled_linear.py --target onnxruntime --output build"
 
@@ -15,11 +14,10 @@ EXAMPLES = "Example: oneop build scaled_linear.py --target onnxruntime --output 
 def command(
     file: DefinitionFile,
     target: Annotated[str, typer.Option("--target", "-t", help="The runtime that will load it.")] = "onnxruntime",
-    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to put it in; made if missing.")] = Path(
-        "."
-    ),
+    output: Annotated[str, typer.Option("--output", "-o", help="The folder to put it in; made if missing.")] = ".",
 ) -> None:
     """Build the kernels of FILE as a library that another runtime loads, and print its path."""
+    require_folder("--output", output)
     operators = operators_of(file)
     with reported():
         library = oneop.build(operators, target, output)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from oneop.cli.failures import reported_import
+from oneop.cli.failures import reported_import, stop
 from oneop.operator import Operator
 from oneop.registry import load_file
 
@@ -13,5 +13,7 @@ DefinitionFile = Annotated[Path, typer.Argument(metavar="FILE", help="A Python f
 
 
 def operators_of(file: Path) -> list[Operator]:
+    if file.is_dir():
+        raise stop(f"{file}: this is a folder. Give the path of a Python file in it that defines operators.")
     with reported_import(file):
         return load_file(file)

@@ -33,6 +33,12 @@ def reported_import(file: Path) -> Iterator[None]:
         raise stop(f"{file} does not import: {said}" + (f"\n  {where}" if where else "")) from None
 
 
+def require_folder(option: str, given: str) -> None:
+    """An empty path would be the folder that the user is in: more likely a shell variable that is not set."""
+    if not given.strip():
+        raise stop(f"{option} is empty, and has to name a folder. Leave it out for the folder you are in.")
+
+
 def stop(message: str) -> typer.Exit:
     """Prints the message; raise what it returns."""
     typer.echo(f"oneop: {message}", err=True)

@@ -1,7 +1,10 @@
 """oneop new: a definition, a kernel and a test to start from, which pass as they are."""
 
+import builtins
+import importlib.util
 import keyword
 import re
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +12,7 @@ from typing import Annotated
 import jinja2
 import typer
 
-from oneop.cli.failures import stop
+from oneop.cli.failures import require_folder, stop
 from oneop.definition.words import C_WORDS, RESERVED_NAMES, TAKEN_NAMESPACES
 
 EXAMPLES = "Examples: oneop new scaled_add, oneop new scaled_add --language c --directory operators"
@@ -22,6 +25,9 @@ class Language(StrEnum):
     PYTHON = "python"
 
 
+_USED = frozenset(["x", "bias", "shape", "dtype", "with_bias", "exported", "ctx"])
+"""What the templates call other things, where the operator's name has to mean the operator."""
+
 KERNELS = {Language.CPP: "kernel.cpp.j2", Language.C: "kernel.c.j2"}
 
 
@@ -31,26 +37,29 @@ def command(
         Language, typer.Option("--language", "-l", help="What its kernel is written in.")
     ] = Language.CPP,
     namespace: Annotated[str, typer.Option(help="The operator's namespace, which is its domain in ONNX.")] = "mine",
-    directory: Annotated[Path, typer.Option("--directory", "-d", help="The folder to write to.")] = Path("."),
+    directory: Annotated[str, typer.Option("--directory", "-d", help="The folder to write to.")] = ".",
 ) -> None:
     """Write NAME.py, its kernel and test_NAME.py: an operator that works, to change into yours."""
+    require_folder("--directory", directory)
     _check_name("NAME", name)
+    _check_is_free(name, directory)
     _check_name("--namespace", namespace)
     if namespace in TAKEN_NAMESPACES:
         raise stop(f"--namespace {namespace} belongs to {TAKEN_NAMESPACES[namespace]}. Choose another one.")
-    files = {directory / path: text for path, text in _render(name, namespace, language).items()}
+    folder = Path(directory)
+    files = {folder / path: text for path, text in _render(name, namespace, language).items()}
     taken = [str(path) for path in files if path.exists()]
     if taken:
         raise stop(f"nothing was written, since {', '.join(taken)} exists already. Choose another name or --directory.")
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         for path, text in files.items():
             with path.open("x", encoding="utf-8") as file:
                 file.write(text)
             typer.echo(f"wrote {path}")
     except OSError as error:
         raise stop(f"{error.filename} cannot be written: {error.strerror}. Choose another --directory.") from None
-    typer.echo(f"try it: python -m pytest {directory / f'test_{name}.py'}")
+    typer.echo(f"try it: python -m pytest {folder / f'test_{name}.py'}")
 
 
 def _render(name: str, namespace: str, language: Language) -> dict[str, str]:
@@ -73,4 +82,26 @@ def _check_name(what: str, name: str) -> None:
     if not _NAME.fullmatch(name):
         raise stop(f"{what} is `{name}`, which is no name for an operator. Use lower-case words, such as scaled_add.")
     if name in C_WORDS or name in RESERVED_NAMES or keyword.issoftkeyword(name):
-        raise stop(f"{what} is `{name}`, which is a word of C, C++ or Python. Choose another one.")
+        raise stop(f"{what} is `{name}`, which is a word of C, C++ or Python. Choose another one, such as my_{name}.")
+
+
+def _check_is_free(name: str, directory: str) -> None:
+    """The files import NAME.py by its name, and call the operator by it."""
+    if name in _USED or hasattr(builtins, name):
+        used = "the files use for something else" if name in _USED else "Python has a function of"
+        raise stop(f"NAME is `{name}`, a name that {used}. Choose another one, such as my_{name}.")
+    if _is_module(name, Path(directory)):
+        raise stop(
+            f"NAME is `{name}`, and a module of that name can be imported here: {name}.py would be confused with it. "
+            f"Choose another one, such as my_{name}."
+        )
+
+
+def _is_module(name: str, directory: Path) -> bool:
+    """Whether another module than one in the folder has the name."""
+    if name in sys.stdlib_module_names:
+        return True
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.origin is None:
+        return False
+    return Path(spec.origin).resolve().parent != directory.resolve()
