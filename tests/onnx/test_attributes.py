@@ -160,6 +160,27 @@ def test_a_negative_zero_and_an_infinity_stay_what_they_are(tmp_path: Any) -> No
         export_and_compare(Scale(value), [(torch.tensor([1.0, -2.0]),)], tmp_path)
 
 
+@oneop.op("onnx_attributes::divide")
+def divide(x: Float[Tensor, "n"], *, by: float = 1.0, parts: list[float] = [0.0]) -> Float[Tensor, "n"]:  # noqa: B006
+    return x / by + x / torch.tensor(parts).to(x)
+
+
+def test_two_zeros_in_one_model_stay_apart(tmp_path: Any) -> None:
+    """To torch's optimizer two nodes that differ in the sign of a zero only are the same."""
+
+    class Zeros(torch.nn.Module):
+        def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+            return divide(x, by=0.0), divide(x, by=-0.0, parts=[-0.0]), divide(x, by=0.0)
+
+    export_and_compare(Zeros(), [(torch.tensor([1.0, -2.0]),)], tmp_path, fallbacks=("inline",))
+    exported = export_quietly(Zeros().eval(), (torch.tensor([1.0, -2.0]),), tmp_path / "model.onnx", fallback="none")
+    nodes = [node for node in exported.model_proto.graph.node if node.domain == "onnx_attributes"]
+    assert sorted(str(attributes(node)) for node in nodes) == [
+        "{'by': -0.0, 'parts': [-0.0]}",
+        "{'by': 0.0, 'parts': [0.0]}",
+    ]
+
+
 @pytest.mark.parametrize(
     ("value", "message"),
     [

@@ -3,6 +3,7 @@ fingerprints.
 """
 
 import graphlib
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -17,6 +18,10 @@ from oneop.targets.onnx.functions import FUNCTION, function_of
 
 OLDEST_OPSET = 18
 """What torch writes by itself. For less it converts the model, and loses what is known of its nodes."""
+
+
+_ZEROS = "oneop_negative_zeros"
+"""An attribute that a node has while torch's optimizer runs."""
 
 
 def complete(model: ir.Model) -> None:
@@ -53,12 +58,28 @@ def require_version(model: ir.Model, opset_version: int) -> None:
         )
 
 
+def protect(model: ir.Model) -> None:
+    """Has nodes that differ in the sign of a zero differ in more: the optimizer would make them one."""
+    for node in _nodes(model):
+        zeros = [name for name, item in node.attributes.items() if _has_negative_zero(item)]
+        if zeros and (MARK in node.meta or INPUTS in node.meta):
+            node.attributes.add(ir.AttrStrings(_ZEROS, zeros))
+
+
 def restore(model: ir.Model) -> None:
     """Puts back what torch's optimizer drops: the absent inputs at the end of finished nodes, and some constants."""
     repairing.restore_constants(model)
     for node in _nodes(model):
+        node.attributes.pop(_ZEROS, None)
         if INPUTS in node.meta:
             node.resize_inputs(node.meta[INPUTS])
+
+
+def _has_negative_zero(attribute: ir.Attr) -> bool:
+    if attribute.is_ref() or attribute.type not in (ir.AttributeType.FLOAT, ir.AttributeType.FLOATS):
+        return False
+    values = [attribute.value] if attribute.type == ir.AttributeType.FLOAT else attribute.value
+    return any(value == 0.0 and math.copysign(1.0, value) < 0 for value in values)
 
 
 def functions_of(model: ir.Model) -> list[ir.Function]:

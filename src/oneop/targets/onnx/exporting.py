@@ -139,7 +139,11 @@ def translations(fallback: Fallback = "function") -> Table:
 def _install_hooks() -> bool:
     return torch_exporter.install_hooks(
         torch_exporter.Steps(
-            completing.require_version, completing.complete, completing.functions_of, completing.restore
+            completing.require_version,
+            completing.complete,
+            completing.functions_of,
+            completing.protect,
+            completing.restore,
         )
     )
 

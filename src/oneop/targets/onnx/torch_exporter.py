@@ -54,13 +54,15 @@ class Steps:
     """What is to happen while torch exports a model that holds nodes of oneop's; other models come out as ever.
 
     ``require_version`` may refuse the opset version that the model is converted to. ``complete`` comes when it has that
-    version. ``functions_of`` names the functions that torch's optimizer may not replace by their bodies.
-    ``restore`` comes after the optimizer, for every model: it drops absent inputs at the end, and constants.
+    version. ``functions_of`` names the functions that torch's optimizer may not replace by their bodies. For every
+    model, ``protect`` comes before the optimizer, which takes two zeros for equal, and ``restore`` after it: it drops
+    absent inputs at the end, and constants.
     """
 
     require_version: Callable[[ir.Model, int], None]
     complete: Callable[[ir.Model], None]
     functions_of: Callable[[ir.Model], list[ir.Function]]
+    protect: Callable[[ir.Model], None]
     restore: Callable[[ir.Model], None]
 
 
@@ -89,6 +91,7 @@ def install_hooks(steps: Steps) -> bool:
             functions, imports = steps.functions_of(model), dict(model.opset_imports)
             for function in functions:
                 del model.functions[function.identifier()]
+            steps.protect(model)
             result: ir.Model = optimize(model)
             for function in functions:
                 result.functions[function.identifier()] = function
