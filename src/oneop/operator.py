@@ -61,6 +61,11 @@ class Operator:
         self.__wrapped__ = function
         self._named = frozenset(parameters or inspect.signature(function).parameters)
         self.float_attributes = scalars.float_attributes(definition)
+        self._zeros = frozenset(
+            item.name
+            for item in definition.attributes
+            if item.kind.element is float and schema_has_default(item) and item.default is not None
+        )
         self._unsaid = {
             item.name: list(item.default) if isinstance(item.default, tuple) else item.default
             for item in definition.attributes
@@ -158,6 +163,9 @@ class Operator:
     def _traced(self, *args: Any, **kwargs: Any) -> Any:
         given = {**self._unsaid, **kwargs}
         if is_exporting():
+            for name, value in kwargs.items():
+                if name in self._zeros:
+                    check_attribute(self.definition, name, value)
             return self._typed(exported.call(self, args, given))
         return self._typed(scalars.call(self, args, given))
 

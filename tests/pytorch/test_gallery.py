@@ -7,9 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
-from gallery.gallery import EXAMPLES, Example, every_attribute, gradient_counts, linear, take
+from gallery.gallery import EXAMPLES, Example, every_attribute, gradient_counts, linear, soft, take
 from oneop.errors import CallError
 from oneop.targets.pytorch import native
 
@@ -352,3 +353,24 @@ def test_choices_are_checked_by_the_library_too():
         assert str(caught.value) == (
             "gallery::every_attribute: attribute `mode` is 'sun', not one of 'sum', 'product'. Pass one of these."
         )
+
+
+class Calls(TorchDispatchMode):
+    """Notes which operators of the gallery are called, and on which shapes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[str, tuple[int, ...]]] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func.namespace == "gallery":
+            self.seen.append((func.__name__, tuple(args[0].shape)))
+        return func(*args, **(kwargs or {}))
+
+
+def test_vmap_over_a_leading_group_is_one_call_of_the_kernel():
+    x = torch.randn(7, 2, 3, dtype=torch.float64)
+    with Calls() as calls:
+        y = torch.func.vmap(soft, in_dims=1)(x)
+    assert calls.seen == [("soft.default", (2, 7, 3))]
+    torch.testing.assert_close(y, torch.softmax(x, -1).movedim(1, 0))

@@ -493,23 +493,32 @@ def test_a_reference_that_changes_its_input_is_told_so():
         )
 
 
-@pytest.mark.parametrize("default", [0.0, -0.0])
-def test_the_sign_of_zero_is_kept(default):
-    def signs(x, *, a: float = default, many: list[float] = (default,)):
-        return x / a + 0 * x / many[0]
+def test_the_sign_of_zero_is_kept_or_refused():
+    def define(name, default):
+        def divide(x, *, a: float = default):
+            return x / a
 
-    signs.__annotations__.update({"x": Float[Tensor, "n"], "return": Float[Tensor, "n"]})
-    op = oneop.op(f"pyop::signs_{'minus' if str(default)[0] == '-' else 'plus'}")(signs)
-    one = torch.ones(1)
-    for a in (0.0, -0.0):
+        divide.__annotations__.update({"x": Float[Tensor, "n"], "return": Float[Tensor, "n"]})
+        return oneop.op(name)(divide)
 
+    def exported(op, a):
         class Model(torch.nn.Module):
-            def forward(self, x, a=a):
-                return op(x, a=a, many=[2.0])
+            def forward(self, x):
+                return op(x, a=a)
 
-        wanted = [float("-inf" if str(a)[0] == "-" else "inf")]
-        assert op(one, a=a, many=[2.0]).tolist() == wanted
-        assert torch.export.export(Model(), (one,)).module()(one).tolist() == wanted
+        return torch.export.export(Model(), (one,)).module()(one).tolist()
+
+    one = torch.ones(1)
+    minus, plus = define("pyop::minus_zero", -0.0), define("pyop::plus_zero", 0.0)
+    assert minus(one).tolist() == minus(one, a=-0.0).tolist() == exported(minus, -0.0) == [float("-inf")]
+    assert minus(one, a=0.0).tolist() == exported(minus, 0.0) == [float("inf")]
+    assert plus(one).tolist() == torch.ops.pyop.plus_zero(one).tolist() == exported(plus, 0.0) == [float("inf")]
+    refusal = (
+        "pyop::plus_zero: attribute `a` is -0.0, and PyTorch would pass its default 0.0, which compares equal."
+        " Give the attribute another default, or none."
+    )
+    assert message(lambda: plus(one, a=-0.0)) == refusal
+    assert message(lambda: exported(plus, -0.0)) == refusal
 
 
 def test_defaults_that_the_schema_language_cannot_say_are_filled_in():

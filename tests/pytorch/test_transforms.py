@@ -148,3 +148,39 @@ def test_words_that_are_not_known():
     )
     with pytest.raises(DefinitionError, match=r"inline=True shows torch.compile the reference"):
         inlined.gradient(lambda grad, x, *, alpha: None)
+
+
+@oneop.op("transforms::detaching")
+def detaching(x: Float[Tensor, "n"], w: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+    return 2 * x.detach() + w.detach()
+
+
+def test_a_reference_that_is_not_differentiable_never_gives_zeros():
+    x, w = torch.randn(3), torch.randn(3)
+    backward = (
+        "transforms::detaching: its reference is not differentiable: no output depends on an input in a way autograd"
+        " can follow (.detach(), .item(), .data or no_grad in it). Give the operator a gradient, or call it on detached"
+        " inputs."
+    )
+    forward = (
+        "transforms::detaching: its reference is not differentiable in forward mode: no output depends on an input in a"
+        " way autograd can follow (.detach(), .item(), .data or no_grad in it). Call it on inputs without tangents."
+    )
+
+    def said(call):
+        with pytest.raises(CallError) as caught:
+            call()
+        return str(caught.value)
+
+    assert said(lambda: detaching(x.clone().requires_grad_(), w)) == backward
+    assert said(lambda: torch.func.grad(lambda x: detaching(x, w).sum())(x)) == backward
+    assert said(lambda: torch.func.jvp(lambda x: detaching(x, w), (x,), (x,))) == forward
+    assert said(lambda: torch.func.jacfwd(lambda x: detaching(x, w))(x)) == forward
+    with torch.no_grad():
+        torch.testing.assert_close(detaching(x.clone().requires_grad_(), w), 2 * x + w)
+    torch.testing.assert_close(detaching(x, w), 2 * x + w)
+
+
+def test_vmap_over_an_attribute_is_refused():
+    with pytest.raises(CallError, match="attribute `alpha` is Tensor, not float"):
+        torch.func.vmap(lambda a: opaque(torch.ones(2), alpha=a))(torch.ones(3))

@@ -10,6 +10,7 @@ from oneop.definition.binding import Arithmetic, Binding, bind
 from oneop.definition.record import Definition, Input
 from oneop.definition.signature import attribute_value
 from oneop.errors import CallError
+from oneop.targets.pytorch.schema import has_minus_zero, schema_has_default
 
 
 def check_inputs(definition: Definition, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Binding:
@@ -117,7 +118,18 @@ def check_attribute(definition: Definition, name: str, value: Any) -> Any:
             f"{definition.name}: attribute `{name}` {error}. Pass"
             f" {wanted}{' or None' if definition.attribute(name).optional else ''}.{hint}"
         ) from None
+    _refuse_minus_zero(definition, name, checked)
     return list(checked) if isinstance(checked, tuple) else checked
+
+
+def _refuse_minus_zero(definition: Definition, name: str, value: Any) -> None:
+    """torch leaves an argument out that equals the schema's default, and -0.0 equals 0.0."""
+    item = definition.attribute(name)
+    if has_minus_zero(value) and schema_has_default(item) and value == item.default:
+        raise CallError(
+            f"{definition.name}: attribute `{name}` is {value!r}, and PyTorch would pass its default {item.default!r},"
+            " which compares equal. Give the attribute another default, or none."
+        )
 
 
 def short(dtype: torch.dtype) -> str:

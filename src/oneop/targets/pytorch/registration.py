@@ -10,7 +10,7 @@ from torch.library import Library
 from oneop import registry
 from oneop.definition.record import Definition, Output
 from oneop.errors import DefinitionError, OneopError
-from oneop.targets.pytorch import autocast, autograd, native, scalars, sharding
+from oneop.targets.pytorch import autocast, autograd, differentiable, native, scalars, sharding
 from oneop.targets.pytorch.inputs import check_inputs
 from oneop.targets.pytorch.reference import output_dtype, placeholder, run_reference
 from oneop.targets.pytorch.schema import schema_text
@@ -85,7 +85,8 @@ def _register_schema(definition: Definition) -> None:
             reason = f"or does not take its schema: {str(error).splitlines()[0]}"
         raise DefinitionError(f"{definition.name}: torch knows an operator of this name already, {reason}") from error
     compute = _reference_implementation(definition.name)
-    library.impl(twin, compute, "CompositeImplicitAutograd")
+    followed = compute if definition.is_gradient else differentiable.checked(definition.name, compute)
+    library.impl(twin, followed, "CompositeImplicitAutograd")
     library.impl(twin, compute, "FuncTorchBatched")
     library.impl(definition.base, vmap_implementation(definition.name), "FuncTorchBatched")
     for key in autocast.KEYS:

@@ -1,6 +1,7 @@
 """Writes a definition in torch's schema language."""
 
 import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,9 +15,8 @@ def schema_text(definition: Definition, base: str | None = None, *, more: Sequen
 
     ``more`` keyword arguments come before the attributes.
 
-    A default that the language cannot say (a list of strings, infinity) is left out, and so is a zero: torch drops an
-    argument that equals its default, and would take -0.0 for 0.0. Whoever calls ``torch.ops`` then gives the attribute;
-    calls through the Operator fill it in.
+    A default that the language cannot say (a list of strings, infinity, -0.0) is left out: whoever calls ``torch.ops``
+    then gives the attribute; calls through the Operator fill it in.
     """
     inputs = [_input(item) for item in definition.inputs]
     attributes = [*more, *(_attribute(item) for item in definition.attributes)]
@@ -47,12 +47,12 @@ def _attribute(item: Attribute) -> str:
     if item.is_required:
         return plain
     candidate = f"{plain}={_literal(item.default)}"
-    return candidate if not _has_zero(item.default) and _says(candidate, item.default) else plain
+    return candidate if not has_minus_zero(item.default) and _says(candidate, item.default) else plain
 
 
-def _has_zero(value: Any) -> bool:
-    entries = value if isinstance(value, tuple) else (value,)
-    return any(isinstance(entry, float) and entry == 0 for entry in entries)
+def has_minus_zero(value: Any) -> bool:
+    entries = value if isinstance(value, tuple | list) else (value,)
+    return any(type(entry) is float and entry == 0 and math.copysign(1, entry) < 0 for entry in entries)
 
 
 def _literal(value: Any) -> str:
