@@ -271,3 +271,23 @@ def test_a_backward_of_the_wrong_count_says_so():
         == "taken::miscounting_grad: Miscounting.backward returned 3 values; forward takes 2 (x, alpha). "
         "Return one for each, None where there is no gradient."
     )
+
+
+def test_it_is_exported_with_its_attributes(tmp_path):
+    import onnx
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.randn(5, 4))
+
+        def forward(self, x):
+            return rounded(linear(x, self.weight, alpha=2.0))
+
+    path = tmp_path / "model.onnx"
+    oneop.export(Model().eval(), (torch.randn(3, 4),), path, verbose=False)
+    nodes = [node for node in onnx.load(path).graph.node if node.domain == "taken"]
+    assert [(node.op_type, {item.name: item.f for item in node.attribute}) for node in nodes] == [
+        ("Linear", {"alpha": 2.0, "beta": 1.0}),
+        ("RoundThrough", {}),
+    ]
