@@ -161,7 +161,7 @@ def test_a_negative_zero_and_an_infinity_stay_what_they_are(tmp_path: Any) -> No
 
 
 @oneop.op("onnx_attributes::divide")
-def divide(x: Float[Tensor, "n"], *, by: float = 1.0, parts: list[float] = [0.0]) -> Float[Tensor, "n"]:  # noqa: B006
+def divide(x: Float[Tensor, "n"], *, by: float = 1.0, parts: list[float]) -> Float[Tensor, "n"]:
     return x / by + x / torch.tensor(parts).to(x)
 
 
@@ -170,7 +170,8 @@ def test_two_zeros_in_one_model_stay_apart(tmp_path: Any) -> None:
 
     class Zeros(torch.nn.Module):
         def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-            return divide(x, by=0.0), divide(x, by=-0.0, parts=[-0.0]), divide(x, by=0.0)
+            zero = divide(x, by=0.0, parts=[0.0])
+            return zero, divide(x, by=-0.0, parts=[-0.0]), divide(x, by=0.0, parts=[0.0])
 
     export_and_compare(Zeros(), [(torch.tensor([1.0, -2.0]),)], tmp_path, fallbacks=("inline",))
     exported = export_quietly(Zeros().eval(), (torch.tensor([1.0, -2.0]),), tmp_path / "model.onnx", fallback="none")
