@@ -44,7 +44,7 @@ template <class T> void scaled_linear(const scaled_linear_args<T> &a, oneop::Con
         for (int64_t r = 0; r < rows; ++r)
           dot<1>(x, weight + r * a.k, a.k, sums + r);
       for (int64_t r = 0; r < rows; ++r)
-        a.out(i, j + r) = alpha * sums[r] + (a.bias ? beta * a.bias(j + r) : T(0));
+        a.out(i, j + r) = alpha * sums[r] + (a.bias ? T(beta * a.bias(j + r)) : T(0));
     }
   });
 }
