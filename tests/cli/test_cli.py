@@ -121,7 +121,10 @@ def test_headers_of_operators_without_kernels(tmp_path: Path) -> None:
 
 def test_headers(tmp_path: Path) -> None:
     succeeds("new", "shown", "--directory", "operators")
-    assert succeeds("headers", "operators/shown.py") == "wrote operators/shown.h\n"
+    wrote, where = succeeds("headers", "operators/shown.py").splitlines()
+    assert wrote == "wrote operators/shown.h"
+    assert where.startswith("they include files of ")
+    assert where.endswith(": add that folder to your editor's include path")
     assert "struct shown_args" in (tmp_path / "operators" / "shown.h").read_text()
 
 

@@ -272,10 +272,9 @@ def test_dtypes_that_nothing_binds():
     def optional_only(x: Float[Tensor, "n"], i: Int[Tensor, "n"] | None) -> Int[Tensor, "n"]: ...
 
     for function in (unbound, optional_only):
-        assert (
-            refuse(function)
-            == "demo::f: output `out` is Int, but no input that is always there is. Write a fixed dtype, such as Int8, "
-            "or the class of an input."
+        assert refuse(function) == (
+            "demo::f: output `out` is Int, but no input that is always there is. Write a fixed dtype, such as"
+            " Int64, or the class of an input."
         )
 
 

@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -276,3 +277,67 @@ def test_a_forked_child_does_not_wait_for_a_thread_of_its_parent() -> None:
             os.kill(child, signal.SIGKILL)
         done.set()
         thread.join()
+
+
+def test_a_kernel_file_that_is_missing_is_named_at_the_first_call(tmp_path: Path) -> None:
+    code = """
+import oneop, torch
+from jaxtyping import Float
+from torch import Tensor
+
+@oneop.op("missing::one", kernels=["one.cpp"])
+def one(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+    return x
+
+try:
+    one(torch.zeros(1))
+except oneop.BuildError as error:
+    print(error)
+"""
+    (tmp_path / "one.py").write_text(code)
+    found = subprocess.run([sys.executable, "one.py"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == (
+        f"cannot build the kernels of one.cpp: {tmp_path / 'one.cpp'} does not exist. Correct the name in"
+        " `kernels=`, or write the file."
+    )
+
+
+KERNEL_FILE = """
+import oneop, torch
+from jaxtyping import Float
+from torch import Tensor
+
+@oneop.op("warned::one", kernels=["one.cpp"], dtypes=["float32"])
+def one(x: Float[Tensor, "n"]) -> Float[Tensor, "?k"]:
+    return x
+
+try:
+    print(one(torch.ones(2)))
+except oneop.BuildError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("used", [True, False])
+def test_warnings_are_shown_and_a_dropped_resize_is_an_error(tmp_path: Path, used: bool) -> None:
+    kernel = f"""
+#include "one.h"
+template <class T> void one(const one_args<T> &a, oneop::Context &ctx) {{
+  {"const auto out = " if used else ""}ctx.resize(a.out, {{a.n}});
+  int unused_number = 1;
+  {"for (std::int64_t i = 0; i < a.n; ++i) out(i) = a.x(i);" if used else ""}
+}}
+"""
+    (tmp_path / "one.py").write_text(KERNEL_FILE)
+    (tmp_path / "one.cpp").write_text(kernel)
+    environment = {**os.environ, "ONEOP_QUIET": ""}
+    found = subprocess.run(
+        [sys.executable, "one.py"], cwd=tmp_path, capture_output=True, text=True, check=True, env=environment
+    )
+    if used:
+        assert found.stdout == "tensor([1., 1.])\n"
+        assert "the compiler has something to say about the kernels of one.cpp:" in found.stderr
+        assert "unused variable" in found.stderr
+    else:
+        assert "one.cpp:4:" in found.stdout
+        assert "ignoring return" in found.stdout

@@ -4,6 +4,7 @@ import typer
 
 from oneop.cli.definitions import DefinitionFile, operators_of
 from oneop.cli.failures import reported, stop
+from oneop.kernels.inputs import INCLUDE
 from oneop.kernels.library import write_headers
 
 EXAMPLES = (
@@ -19,3 +20,4 @@ def command(file: DefinitionFile) -> None:
     with reported():
         for path in write_headers(specs, file.parent):
             typer.echo(f"wrote {path}")
+        typer.echo(f"they include files of {INCLUDE}: add that folder to your editor's include path")

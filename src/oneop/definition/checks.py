@@ -8,6 +8,9 @@ from oneop.definition.dims import Anything, Binary, Call, Name, Unknown, names
 from oneop.definition.record import NEEDS, Definition
 from oneop.errors import DefinitionError
 
+_COMMON = {"Int": "Int64", "Integer": "Int64", "UInt": "UInt8"}
+"""The fixed dtype that most people mean by a class."""
+
 
 def check(definition: Definition) -> None:
     """Raises DefinitionError where names clash or cannot be used, or where a shape or dtype is bound by nothing."""
@@ -162,5 +165,5 @@ def _check_output_dtypes(definition: Definition) -> None:
             _fail(
                 definition,
                 f"output `{output.name}` is {output.element.name}, but no input that is always there is. Write a fixed"
-                f" dtype, such as {output.element.dtypes[0].name.capitalize()}, or the class of an input.",
+                f" dtype, such as {_COMMON.get(output.element.name, 'Float32')}, or the class of an input.",
             )

@@ -148,6 +148,9 @@ class _Builder:
             raise self.failures.compiling(failed, compiler.name, workplace)
         for outcome in outcomes:
             self._require(outcome, workplace / commands.object_name(units[outcome.job.name]))
+            if outcome.output.strip():
+                warnings = os.fsdecode(outcome.output).encode(errors="replace").decode()
+                self.tell(f"the compiler has something to say about {self.library.title}:\n{warnings.rstrip()}")
 
     def _link(self, workplace: Path, deadline: float) -> list[Path]:
         """Link, and give the libraries that were read where the user asked for some."""

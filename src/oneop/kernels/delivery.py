@@ -14,6 +14,8 @@ def deliver(built: Path, output_dir: Path) -> Path:
 
     A reader of the folder sees the whole library or none: it is written under another name and renamed.
     """
+    if output_dir.exists() and not output_dir.is_dir():
+        raise BuildError(f"{built.name} cannot be written to {output_dir}, which is a file. Name a folder.")
     target = output_dir / built.name
     temporary: str | None = None
     try:

@@ -172,7 +172,9 @@ class Tensor:
     def cpp_line(self) -> Line:
         variadic = self.arity == "variadic"
         code = f"oneop::Views<{self.cpp_view}> {self.name};" if variadic else f"{self.cpp_view} {self.name};"
-        return Line(code, self._comment("tests false", f"ctx.resize(a.{self.name}, {self._sizes()}) gives it memory"))
+        return Line(
+            code, self._comment("tests false", f"auto {self.name} = ctx.resize(a.{self.name}, {self._sizes()})")
+        )
 
     def c_type(self, combination: Combination) -> str:
         kind = "views" if self.arity == "variadic" else "view"
@@ -184,7 +186,7 @@ class Tensor:
         return f"oneop_{'' if self.is_output else 'const_'}view_{self.dtype(combination).short}"
 
     def c_line(self, combination: Combination) -> Line:
-        resize = f"oneop_resize(ctx, a->{self.name}.output, sizes) gives it memory"
+        resize = f"oneop_resize(ctx, a->{self.name}.output, sizes) returns its memory"
         return Line(f"{self.c_type(combination)} {self.name};", self._comment("not `present`", resize))
 
     def dtype(self, combination: Combination) -> DType:

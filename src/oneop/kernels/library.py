@@ -23,7 +23,8 @@ T = TypeVar("T")
 
 ENTRY = "oneop_library_v1"
 
-_WARNINGS = ("-Wall", "-Wextra", "-Wconversion")
+_WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Werror=unused-result")
+"""A result that must not be dropped is the view that Context::resize returns: only that has the memory."""
 _EXPORTS = "oneop.exports"
 _MISSING = re.compile(
     r"static(?: |_)assert(?:ion)?(?: failed(?: due to[^:]*)?)?:? \"?"

@@ -13,7 +13,7 @@ extern "C" {
 
 typedef struct show_args_f32 {
   oneop_const_view_f32 x;               /* "n" */
-  oneop_view_u8 out;                    /* "?length"; oneop_resize(ctx, a->out.output, sizes) gives it memory */
+  oneop_view_u8 out;                    /* "?length"; oneop_resize(ctx, a->out.output, sizes) returns its memory */
   int64_t n;
   double a_float;
   int64_t an_int;
@@ -56,8 +56,8 @@ extern "C" {
 
 typedef struct find_args_f32 {
   oneop_const_view_f32 x; /* "n m" */
-  oneop_view_i64 places;  /* "?count 2"; oneop_resize(ctx, a->places.output, sizes) gives it memory */
-  oneop_view_f32 values;  /* "?count"; oneop_resize(ctx, a->values.output, sizes) gives it memory */
+  oneop_view_i64 places;  /* "?count 2"; oneop_resize(ctx, a->places.output, sizes) returns its memory */
+  oneop_view_f32 values;  /* "?count"; oneop_resize(ctx, a->values.output, sizes) returns its memory */
   oneop_view_i64 rows;    /* "", one value */
   int64_t n, m;
   int64_t mode;           /* default 0 */

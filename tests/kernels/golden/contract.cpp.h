@@ -10,7 +10,7 @@
 template <class T> // T: float
 struct show_args {
   oneop::View<const T, 1> x;                           // "n"
-  oneop::View<std::uint8_t, 1> out;                    // "?length"; ctx.resize(a.out, {length}) gives it memory
+  oneop::View<std::uint8_t, 1> out;                    // "?length"; auto out = ctx.resize(a.out, {length})
   std::int64_t n;
   double a_float;
   std::int64_t an_int;
@@ -47,8 +47,8 @@ struct show_args {
 template <class T> // T: float
 struct find_args {
   oneop::View<const T, 2> x;           // "n m"
-  oneop::View<std::int64_t, 2> places; // "?count 2"; ctx.resize(a.places, {count, 2}) gives it memory
-  oneop::View<T, 1> values;            // "?count"; ctx.resize(a.values, {count}) gives it memory
+  oneop::View<std::int64_t, 2> places; // "?count 2"; auto places = ctx.resize(a.places, {count, 2})
+  oneop::View<T, 1> values;            // "?count"; auto values = ctx.resize(a.values, {count})
   oneop::View<std::int64_t, 0> rows;   // "", one value
   std::int64_t n, m;
   std::int64_t mode;                   // default 0

@@ -137,15 +137,15 @@ template <class T> void find(const find_args<T> &a, oneop::Context &ctx) {
   if (a.mode == 1)
     return;
   if (a.mode == 2)
-    ctx.resize(a.places, {count, 3});
+    (void)ctx.resize(a.places, {count, 3});
   if (a.mode == 3)
-    ctx.resize(a.places, {-1, 2});
+    (void)ctx.resize(a.places, {-1, 2});
   if (a.mode == 4)
-    ctx.resize(a.rows, {});
+    (void)ctx.resize(a.rows, {});
   if (a.mode == 5)
-    ctx.resize(a.places, {count});
+    (void)ctx.resize(a.places, {count});
   if (a.mode == 6)
-    ctx.resize(a.places, {INT64_C(1) << 40, 2});
+    (void)ctx.resize(a.places, {INT64_C(1) << 40, 2});
   const auto places = ctx.resize(a.places, {count, 2});
   const auto values = ctx.resize(a.values, {a.mode == 7 ? count + 1 : count});
   int64_t at = 0;

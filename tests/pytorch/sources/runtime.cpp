@@ -98,11 +98,11 @@ template <class T> void find(const find_args<T> &a, oneop::Context &context) {
   if (a.mode == "forget")
     return;
   if (a.mode == "huge")
-    context.resize(a.values, {INT64_C(1) << 50});
+    (void)context.resize(a.values, {INT64_C(1) << 50});
   if (a.mode == "beyond")
-    context.resize(a.values, {INT64_MAX});
+    (void)context.resize(a.values, {INT64_MAX});
   if (a.mode == "twice" || a.mode == "again")
-    context.resize(a.values, {a.mode == "twice" ? count + 1 : count});
+    (void)context.resize(a.values, {a.mode == "twice" ? count + 1 : count});
   const auto values = context.resize(a.values, {a.mode == "differ" ? count + 1 : a.mode == "negative" ? -1 : count});
   const auto places = context.resize(a.places, {count});
   for (int64_t i = 0, k = 0; i < a.n; ++i)

@@ -290,7 +290,8 @@ public:
   }
 
   /// Gives an output with `?` dimensions its sizes; the view that comes back has its memory. Not inside parallel_for.
-  template <class T, int N> View<T, N> resize(const View<T, N> &output, std::initializer_list<std::int64_t> sizes) {
+  template <class T, int N>
+  [[nodiscard]] View<T, N> resize(const View<T, N> &output, std::initializer_list<std::int64_t> sizes) {
     if (sizes.size() != static_cast<std::size_t>(N))
       throw Error("ctx.resize is given " + std::to_string(sizes.size()) + " sizes for an output of " +
                   std::to_string(N) + " dimensions");
