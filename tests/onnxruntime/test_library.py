@@ -51,8 +51,7 @@ def test_a_file_in_the_way(tmp_path: Path) -> None:
     with pytest.raises(BuildError) as caught:
         oneop.build(operator("scaled"), "onnxruntime", tmp_path / "taken")
     assert str(caught.value) == (
-        f"libplain_onnxruntime.so cannot be written to {tmp_path / 'taken'}: File exists. Name a folder that can be "
-        "written to, or make room."
+        f"libplain_onnxruntime.so cannot be written to {tmp_path / 'taken'}, which is a file. Name a folder."
     )
 
 
