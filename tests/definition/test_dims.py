@@ -76,7 +76,6 @@ def test_a_shape_has_a_group_names_numbers_and_expressions():
     assert str(shape) == "*batch n 3 _ ?k (h+2*pad-k)//stride+1 4"
     assert list(shape.binds()) == ["n"]
     assert list(shape.unknown()) == ["k"]
-    assert list(shape.needs()) == ["h", "pad", "k", "stride"]
     assert parse_shape("").dims == ()
 
 

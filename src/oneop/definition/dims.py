@@ -113,12 +113,6 @@ class Shape:
         """The names (``?k``) that an output's shape gives a value once the kernel ran."""
         yield from (dim.name for dim in self.dims if isinstance(dim, Unknown))
 
-    def needs(self) -> Iterator[str]:
-        """The names that must have a value from elsewhere: those inside expressions."""
-        for dim in self.dims:
-            if isinstance(dim, Binary | Call):
-                yield from names(dim)
-
 
 def parse_shape(text: str) -> Shape:
     """Reads a jaxtyping dimension string.
