@@ -1,0 +1,51 @@
+"""What runs a model file on this machine: each runtime's ways to open an ONNX file and to call it."""
+
+import importlib
+import importlib.util
+import pkgutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import oneop.targets
+
+if TYPE_CHECKING:
+    from oneop.operator import Operator
+
+Fallback: TypeAlias = Literal["function", "inline", "none"]
+
+Call: TypeAlias = Callable[[Mapping[str, Any]], list[Any]]
+"""Arrays of numpy by input name; gives the outputs in the order of the file. bfloat16 has ml_dtypes's type."""
+
+
+@dataclass(frozen=True)
+class ModelRunner:
+    """One way in which a runtime runs a model file: with the function in the file, or with a native library.
+
+    Attributes:
+        target: the name of the folder in targets/, as ``--target`` takes it.
+        title: how a table's head names it, such as "ONNX Runtime, native".
+        is_native: whether it runs the kernels; it then needs operators that have some.
+        fallback: how the file has to be exported for it.
+        missing: says why it cannot run on this machine and what to do; None where it can.
+        open: a session. ``threads`` is the number of threads of one call; None leaves it to the runtime. Raises
+            OneopError where the file or the library does not go.
+    """
+
+    target: str
+    title: str
+    is_native: bool
+    fallback: Fallback
+    missing: Callable[[], str | None]
+    open: "Callable[[Path, Sequence[Operator], int | None], Call]"
+
+
+def model_runners() -> tuple[ModelRunner, ...]:
+    """Those of every target, in the order of the targets' names."""
+    found: list[ModelRunner] = []
+    for item in pkgutil.iter_modules(oneop.targets.__path__):
+        name = f"oneop.targets.{item.name}.running"
+        if item.ispkg and importlib.util.find_spec(name) is not None:
+            found.extend(importlib.import_module(name).MODEL_RUNNERS)
+    return tuple(found)
