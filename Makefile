@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready-$(TORCH)
 C_SOURCES = $(shell find src examples benchmarks tests -not -path '*/golden/*' \
-	\( -name '*.c' -o -name '*.h' -o -name '*.cpp' -o -name '*.hpp' \))
+	\( -name '*.c' -o -name '*.h' -o -name '*.cpp' -o -name '*.hpp' -o -name '*.cu' -o -name '*.cuh' \))
 
 .PHONY: demo test lint bench setup clean
 
