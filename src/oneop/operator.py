@@ -15,7 +15,7 @@ from oneop.definition.gradient import gradient_definition
 from oneop.definition.record import Definition, Layout
 from oneop.definition.signature import check_name, definition_of, output_type_of
 from oneop.errors import CallError, DefinitionError
-from oneop.kernels.spec import KernelOptions, KernelSpec
+from oneop.kernels.spec import DEVICES, Device, KernelOptions, KernelSpec, device_of
 from oneop.targets.pytorch import exported, native, registration, scalars
 from oneop.targets.pytorch.autocast import POLICIES
 from oneop.targets.pytorch.inputs import check_attribute, tensors_of
@@ -71,8 +71,8 @@ class Operator:
             for item in definition.attributes
             if not item.is_required and not schema_has_default(item)
         }
-        if self.kernels:
-            self.kernel_spec().combinations()
+        for device in self.devices:
+            self.kernel_spec(device).combinations()
         with registry.lock:
             registry.check(self)
             registration.register(self)
@@ -96,9 +96,19 @@ class Operator:
     def has_kernels(self) -> bool:
         return bool(self.kernels)
 
-    def kernel_spec(self) -> KernelSpec:
-        """What the builder needs to know of the operator's kernels."""
-        return KernelSpec(self.definition, self.kernels, self.options)
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """Where the operator has kernels: ``"cpu"`` (C and C++ sources), ``"cuda"`` (.cu sources), both or none."""
+        found = {device_of(source, self.definition) for source in self.kernels}
+        return tuple(device for device in DEVICES if device in found)
+
+    def kernel_spec(self, device: Device = "cpu") -> KernelSpec:
+        """What the builder needs to know of the operator's kernels on one device.
+
+        Where it has none there, the spec has no sources: a library with it knows the operator, and no kernel.
+        """
+        sources = tuple(source for source in self.kernels if device_of(source, self.definition) == device)
+        return KernelSpec(self.definition, sources, self.options, device)
 
     def gradient(
         self,

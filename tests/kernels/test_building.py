@@ -123,7 +123,7 @@ def test_the_version_of_a_compiler_is_kept_between_processes(tmp_path: Path, mon
     monkeypatch.delenv("CXX", raising=False)
     asked = []
     real = compilers._ask_version
-    monkeypatch.setattr(compilers, "_ask_version", lambda words: asked.append(words) or real(words))
+    monkeypatch.setattr(compilers, "_ask_version", lambda *words: asked.append(words) or real(*words))
     compilers._version.cache_clear()
     first = find_compiler("c++", memory=tmp_path)
     compilers._version.cache_clear()  # as in another process

@@ -48,8 +48,7 @@ def build(library: Library, *, cache: Path | None = None, on_start: Callable[[st
 
 
 def _compilers(library: Library, store: Cache) -> dict[Language, Compiler]:
-    languages = dict.fromkeys(unit.language for unit in library.units)
-    return {language: find_compiler(language, memory=store.compilers) for language in languages}
+    return {language: find_compiler(language, memory=store.compilers) for language in library.languages}
 
 
 def _bound() -> float:
@@ -138,7 +137,7 @@ class _Builder:
     def _compile(self, workplace: Path, deadline: float) -> None:
         units = {unit.name: unit for unit in self.library.units}
         jobs = [
-            Job(name, commands.compile_command(self.library, unit, self.compilers[unit.language]), workplace)
+            Job(name, commands.compile_command(self.library, unit, self.compilers), workplace)
             for name, unit in units.items()
         ]
         outcomes = self._run(jobs, workplace, deadline)

@@ -1,4 +1,4 @@
-"""Finding the C and C++ compilers, and knowing which one it is without running it each time."""
+"""Finding the C, C++ and CUDA compilers, and knowing which one it is without running it each time."""
 
 import contextlib
 import functools
@@ -11,14 +11,14 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from oneop.errors import BuildError
 
-Language = Literal["c", "c++"]
+Language = Literal["c", "c++", "cuda"]
 
 # Whatever of these is set changes what a compiler or linker reads, so it belongs to the key of a build.
 ENVIRONMENT = (
@@ -35,13 +35,31 @@ ENVIRONMENT = (
     "MACOSX_DEPLOYMENT_TARGET",
     "DEVELOPER_DIR",
 )
-_VARIABLE: dict[Language, str] = {"c": "CC", "c++": "CXX"}
-_TITLE: dict[Language, str] = {"c": "C", "c++": "C++"}
-_CANDIDATES: dict[Language, tuple[str, ...]] = {"c": ("gcc", "clang", "cc"), "c++": ("g++", "clang++", "c++")}
+CUDA_ENVIRONMENT = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN", "ONEOP_CUDA_ARCHITECTURES")
+_VARIABLE: dict[Language, str] = {"c": "CC", "c++": "CXX", "cuda": "NVCC"}
+_TITLE: dict[Language, str] = {"c": "C", "c++": "C++", "cuda": "CUDA"}
+_CANDIDATES: dict[Language, tuple[str, ...]] = {
+    "c": ("gcc", "clang", "cc"),
+    "c++": ("g++", "clang++", "c++"),
+    "cuda": ("nvcc",),
+}
+_CUDA_HOMES = ("CUDA_HOME", "CUDA_PATH")
+# What is compiled for unless somebody chooses: each family of GPUs, as far as nvcc knows it, and code that the driver
+# translates for those to come (for the last of Hopper's family, which everything newer takes, and for the newest).
+_ARCHITECTURES = ("75", "80", "86", "89", "90", "100", "120")
+_TRANSLATED = "90"
+_NAME_OF_ARCHITECTURE = re.compile(r"(?:sm_|compute_)?(\d{2,3}[af]?)")
 _INSTALL: dict[Language, str] = {
     "c": "Debian or Ubuntu: `apt-get install gcc`; Fedora: `dnf install gcc`; macOS: `xcode-select --install`",
     "c++": "Debian or Ubuntu: `apt-get install g++`; Fedora: `dnf install gcc-c++`; macOS: `xcode-select --install`",
+    "cuda": "the CUDA toolkit, https://developer.nvidia.com/cuda-downloads; its bin folder belongs on PATH",
 }
+_QUESTIONS: dict[Language, tuple[tuple[str, ...], ...]] = {
+    "c": (("--version",),),
+    "c++": (("--version",),),
+    "cuda": (("--version",), ("--list-gpu-arch",), ("--dryrun", "-c", "-x", "cu", os.devnull)),
+}
+"""What a compiler is asked to know which one it is; all answers together are its version."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +73,19 @@ class Compiler:
 
     @property
     def is_clang(self) -> bool:
-        return "clang" in self.version.lower()
+        return self.language != "cuda" and "clang" in self.version.lower()
+
+    @property
+    def architectures(self) -> tuple[str, ...]:
+        """The GPU architectures that nvcc knows: "75", "80", ..."""
+        return tuple(dict.fromkeys(re.findall(r"^compute_(\w+)$", self.version, re.MULTILINE)))
+
+    @property
+    def library_folders(self) -> tuple[str, ...]:
+        """Where nvcc's libraries are, the CUDA runtime among them."""
+        line = re.search(r"^#\$ LIBRARIES=(.*)$", self.version, re.MULTILINE)
+        words = shlex.split(line[1]) if line is not None else []
+        return tuple(word.removeprefix("-L") for word in words if word.startswith("-L") and not word.endswith("/stubs"))
 
 
 def find_compiler(language: Language, *, memory: Path | None = None) -> Compiler:
@@ -64,10 +94,53 @@ def find_compiler(language: Language, *, memory: Path | None = None) -> Compiler
     `memory` is a folder that keeps versions between processes. Raises BuildError that says what to install.
     """
     words, variable = _command(language)
-    version = _version(words, _identity(words), memory)
+    version = _version(language, words, _identity(words), memory)
     if version is None:
         raise _cannot_run(language, words, variable)
     return Compiler(language, words, version, _name(words, version))
+
+
+def has_cuda_compiler() -> bool:
+    """Whether there is an nvcc: named by $NVCC, on PATH, or below $CUDA_HOME. It is not run."""
+    return bool(os.environ.get("NVCC", "").strip()) or _on_path("cuda") is not None
+
+
+def cuda_architectures(compiler: Compiler, chosen: Sequence[str] | None, title: str) -> tuple[str, ...]:
+    """The options that make nvcc compile for the GPUs that are asked for.
+
+    `chosen` is the definition's; $ONEOP_CUDA_ARCHITECTURES comes first ("80;90", with "+PTX" behind a name that the
+    driver may translate for newer GPUs). BuildError where nvcc does not know one.
+    """
+    given = os.environ.get("ONEOP_CUDA_ARCHITECTURES", "").strip()
+    source = "$ONEOP_CUDA_ARCHITECTURES" if given else "cuda_architectures"
+    wanted = re.split(r"[;,\s]+", given.strip(";, ")) if given else chosen
+    known = compiler.architectures
+    if wanted is None:
+        found = [name for name in _ARCHITECTURES if name in known]
+        translated = {_TRANSLATED, found[-1]} if found else set()
+        return _generated([(name, name in translated) for name in found])
+    pairs = []
+    for word in wanted:
+        plain = word.removesuffix("+PTX")
+        match = _NAME_OF_ARCHITECTURE.fullmatch(plain.replace(".", ""))
+        if match is None or match[1].rstrip("af") not in known:
+            raise BuildError(
+                f"cannot build {title}: {source} names the GPU architecture `{word}`, and {compiler.name} knows "
+                f"{', '.join(known)}. Name some of these, such as 80 or 90+PTX, or install a CUDA toolkit that knows it."
+            )
+        pairs.append((match[1], plain != word))
+    if not any(translated for _, translated in pairs):
+        pairs[-1] = (pairs[-1][0], True)
+    return _generated(pairs)
+
+
+def _generated(pairs: Sequence[tuple[str, bool]]) -> tuple[str, ...]:
+    return tuple(
+        word
+        for name, translated in pairs
+        for code in [f"[sm_{name},compute_{name}]" if translated else f"sm_{name}"]
+        for word in ("-gencode", f"arch=compute_{name},code={code}")
+    )
 
 
 def cpu_identity(flags: Iterable[str]) -> str:
@@ -80,14 +153,28 @@ def _command(language: Language) -> tuple[tuple[str, ...], str | None]:
     given = os.environ.get(variable, "").strip()
     if given:
         return _from_variable(language, variable, given), variable
-    for name in _CANDIDATES[language]:
-        found = shutil.which(name)
-        if found is not None:
-            return (os.path.abspath(found),), None
+    found = _on_path(language)
+    if found is not None:
+        return (os.path.abspath(found),), None
+    if language == "cuda":
+        raise BuildError(
+            "no CUDA compiler was found (nvcc is not on PATH, and neither $CUDA_HOME/bin nor $CUDA_PATH/bin has it). "
+            f"Install one ({_INSTALL[language]}), or set $NVCC to the one to use."
+        )
     raise BuildError(
         f"no {_TITLE[language]} compiler was found ({', '.join(_CANDIDATES[language])} are not on PATH). "
         f"Install one ({_INSTALL[language]}), or set ${variable} to the one to use."
     )
+
+
+def _on_path(language: Language) -> str | None:
+    homes = [os.environ[name] for name in _CUDA_HOMES if os.environ.get(name)] if language == "cuda" else []
+    places = [None, *(os.path.join(home, "bin") for home in homes)]
+    return next((found for place in places for name in _CANDIDATES[language] if (found := _which(name, place))), None)
+
+
+def _which(name: str, place: str | None) -> str | None:
+    return shutil.which(name) if place is None else shutil.which(name, path=place)
 
 
 def _from_variable(language: Language, variable: str, given: str) -> tuple[str, ...]:
@@ -128,14 +215,14 @@ def _identity(words: tuple[str, ...]) -> tuple[tuple[str, int, int, int], ...]:
 
 @functools.lru_cache(maxsize=64)
 def _version(
-    words: tuple[str, ...], identity: tuple[tuple[str, int, int, int], ...], memory: Path | None
+    language: Language, words: tuple[str, ...], identity: tuple[tuple[str, int, int, int], ...], memory: Path | None
 ) -> str | None:
-    kept = _kept_version(words, identity, memory)
+    kept = _kept_version(language, words, identity, memory)
     if kept is None:
-        return _ask_version(words)
+        return _ask_version(language, words)
     with contextlib.suppress(OSError, UnicodeDecodeError):  # not there yet, or damaged: ask the compiler
         return kept.read_text(encoding="utf-8")
-    version = _ask_version(words)
+    version = _ask_version(language, words)
     if version is not None:
         with contextlib.suppress(
             OSError
@@ -145,12 +232,13 @@ def _version(
 
 
 def _kept_version(
-    words: tuple[str, ...], identity: tuple[tuple[str, int, int, int], ...], memory: Path | None
+    language: Language, words: tuple[str, ...], identity: tuple[tuple[str, int, int, int], ...], memory: Path | None
 ) -> Path | None:
     # A script, and Apple's shims, may run another compiler tomorrow though they did not change: these are asked.
     if memory is None or sys.platform == "darwin" or any(_is_script(program) for program, *_ in identity):
         return None
-    return memory / hashlib.sha256(json.dumps([words, identity]).encode()).hexdigest()[:32]
+    asked = [words, identity, *(_QUESTIONS[language] if language == "cuda" else ())]
+    return memory / hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:32]
 
 
 def _is_script(program: str) -> bool:
@@ -171,10 +259,21 @@ def _write_whole(path: Path, text: str) -> None:
         part.unlink(missing_ok=True)
 
 
-def _ask_version(words: tuple[str, ...]) -> str | None:
+def _ask_version(language: Language, words: tuple[str, ...]) -> str | None:
+    answers = [_answer((*words, *question)) for question in _QUESTIONS[language]]
+    if None in answers:
+        return None
+    told = "".join(answer for answer in answers if answer is not None)
+    # A dry run names temporary files, another one each time.
+    return "\n".join(
+        line for line in told.splitlines() if not line.startswith("#$") or line.startswith("#$ LIBRARIES=")
+    )
+
+
+def _answer(command: tuple[str, ...]) -> str | None:
     try:
         answer = subprocess.run(
-            [*words, "--version"],
+            command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -198,7 +297,8 @@ def compiler_environment(temporary: Path | None = None) -> dict[str, str]:
 
 def _name(words: tuple[str, ...], version: str) -> str:
     program = next((w for w in reversed(words) if not w.startswith("-") and shutil.which(w) is not None), words[0])
-    first = re.sub(r"\([^)]*\)", "", version.partition("\n")[0])
+    release = re.search(r"^Cuda compilation tools, release (\S+),", version, re.MULTILINE)
+    first = release[1] if release is not None else re.sub(r"\([^)]*\)", "", version.partition("\n")[0])
     number = re.search(r"\d+(\.\d+)+", first)
     return f"{Path(program).name} {number.group()}" if number else Path(program).name
 

@@ -12,7 +12,7 @@ from oneop.definition.dims import Anything, Binary, Call, Dim, Expr, Name, Numbe
 from oneop.definition.dtypes import DType, ElementType
 from oneop.definition.record import NEEDS, Attribute, Definition, Input, Output
 from oneop.kernels.expressions import Steps
-from oneop.kernels.spec import LANGUAGES, KernelSpec, Language
+from oneop.kernels.spec import DEVICES, LANGUAGES, KernelSpec, Language
 
 if TYPE_CHECKING:
     import jinja2
@@ -24,20 +24,26 @@ def header_name(definition: Definition) -> str:
     return f"{definition.base}.h"
 
 
-def header_text(spec: KernelSpec) -> str:
-    """The header that a kernel includes: the struct of its arguments, and the function to write."""
-    languages = {LANGUAGES[source.suffix] for source in spec.sources if source.suffix in LANGUAGES} | {spec.language}
+def header_text(*specs: KernelSpec) -> str:
+    """The header that an operator's kernels include, on every device: the struct of the arguments, what to write."""
+    with_kernels = [spec for spec in specs if spec.sources]
+    languages = {
+        language for spec in with_kernels for source in spec.sources if (language := LANGUAGES.get(source.suffix))
+    } | {spec.language for spec in with_kernels}
+    by_language = {spec.language: Kernel(spec) for spec in with_kernels}
+    cpp = not languages.isdisjoint(("c++", "cuda"))
     return _render(
         "header.h.j2",
-        k=Kernel(spec),
-        guard=f"ONEOP_KERNEL_{spec.definition.base.upper()}_H",
-        cpp="c++" in languages,
+        k=Kernel(with_kernels[0]),
+        written=[by_language[language] for language in ("c++", "cuda") if language in by_language],
+        guard=f"ONEOP_KERNEL_{specs[0].definition.base.upper()}_H",
+        cpp=cpp,
         c="c" in languages,
     )
 
 
 def cpp_glue_text(specs: Sequence[KernelSpec]) -> str:
-    """What follows a C++ source in its translation unit: the functions of the table, for the kernels it defines."""
+    """What follows a C++ or CUDA source in its translation unit: the functions of the table, for its kernels."""
     return _render("glue.cpp.j2", kernels=[Kernel(spec) for spec in specs])
 
 
@@ -48,7 +54,15 @@ def c_glue_text(specs: Sequence[KernelSpec]) -> str:
 
 def table_text(specs: Sequence[KernelSpec]) -> str:
     """A translation unit with the operators' `shapes` and the library's table. Valid C and C++."""
-    return _render("table.c.j2", kernels=[Kernel(spec) for spec in specs])
+    return _render("table.c.j2", kernels=[Entry(own) for own in by_definition(specs)])
+
+
+def by_definition(specs: Sequence[KernelSpec]) -> list[tuple[KernelSpec, ...]]:
+    """The specs of one operator together: one for each device."""
+    grouped: dict[str, list[KernelSpec]] = {}
+    for spec in specs:
+        grouped.setdefault(spec.definition.name, []).append(spec)
+    return [tuple(own) for own in grouped.values()]
 
 
 @cache
@@ -379,6 +393,15 @@ class Kernel:
         return self.definition.base
 
     @property
+    def tag(self) -> str:
+        """Its name among the functions that are generated for kernels in C++."""
+        return self.base if self.spec.device == "cpu" else f"{self.base}_on_{self.spec.device}"
+
+    @property
+    def is_cuda(self) -> bool:
+        return self.spec.language == "cuda"
+
+    @property
     def source_name(self) -> str:
         return self.spec.sources[0].name
 
@@ -548,7 +571,7 @@ class Kernel:
         return _aligned([*tensors, *self._size_lines("int64_t"), *self._attribute_lines("c")], "/* ", " */")
 
     def run_name(self, combination: Combination) -> str:
-        return f"oneop_run_{self.base}{self.suffix(combination)}"
+        return f"oneop_run_{self.tag}{self.suffix(combination)}"
 
     # ---- shared by both
 
@@ -567,6 +590,25 @@ class Kernel:
             Line(f"bool needs_{name};", f"whether grad_{name} is asked for; if not, leave it as it is{absent}")
             for name, _, number in self.needs
             for absent in [f"; false where {name} is absent" if self.inputs[number].arity == "optional" else ""]
+        ]
+
+
+class Entry(Kernel):
+    """One operator of a library's table, with its kernels on every device."""
+
+    def __init__(self, specs: Sequence[KernelSpec]) -> None:
+        super().__init__(specs[0])
+        object.__setattr__(self, "devices", tuple(Kernel(spec) for spec in specs))
+
+    devices: tuple[Kernel, ...]
+
+    @property
+    def runs(self) -> list[tuple[str, Combination, int]]:
+        """Function, dtypes and DLPack's device type of each kernel."""
+        return [
+            (kernel.run_name(combination), combination, DEVICES[kernel.spec.device])
+            for kernel in self.devices
+            for combination in kernel.combinations
         ]
 
 

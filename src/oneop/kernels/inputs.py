@@ -11,7 +11,7 @@ from functools import cache as remember
 from pathlib import Path
 
 from oneop.errors import BuildError
-from oneop.kernels.compilers import ENVIRONMENT, Compiler, Language, cpu_identity
+from oneop.kernels.compilers import CUDA_ENVIRONMENT, ENVIRONMENT, Compiler, Language, cpu_identity
 
 _RECIPE = 1  # raise it when the commands that build change in a way the key does not see
 INCLUDE = Path(__file__).with_name("include")
@@ -26,6 +26,9 @@ class Unit:
     text: str | None = None
     path: Path | None = None
     flags: tuple[str, ...] = ()  # e.g. -std=c++20; the default is -std=c11 or -std=c++17
+    # Of CUDA: flags that are nvcc's own (`flags` are the C++ compiler's), and the GPUs; None stands for the default.
+    cuda_flags: tuple[str, ...] = ()
+    architectures: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if (self.text is None) == (self.path is None):
@@ -66,6 +69,12 @@ class Library:
     def file_name(self) -> str:
         return f"lib{self.stem}.so"  # dlopen takes the suffix .so on macOS too
 
+    @property
+    def languages(self) -> tuple[Language, ...]:
+        """What its compilers are needed for. CUDA's is no linker, and works with that of C++."""
+        found = dict.fromkeys(unit.language for unit in self.units)
+        return tuple(dict.fromkeys([*found, *(("c++",) if "cuda" in found else ())]))
+
     def known_paths(self) -> list[Path]:
         """The files that we are told about; the compiler may read more."""
         return [*(unit.path for unit in self.units if unit.path is not None), *self.inputs]
@@ -85,18 +94,20 @@ def known_digests(library: Library) -> dict[str, str]:
 def library_key(library: Library, compilers: Mapping[Language, Compiler], known: Mapping[str, str]) -> str:
     """A hash of all that is known before compiling; what the compiler reads besides is recorded in the entry."""
     flags = [*library.flags, *library.link_flags, *(flag for unit in library.units for flag in unit.flags)]
+    environment = (*ENVIRONMENT, *(CUDA_ENVIRONMENT if "cuda" in compilers else ()))
     content = (
         _RECIPE,
         _abi_version(),
         (sys.platform, platform.machine(), sys.maxsize),
         library.stem,
         [(unit.name, unit.language, unit.text, str(unit.path), unit.flags) for unit in library.units],
+        [(unit.name, unit.cuda_flags, unit.architectures) for unit in library.units if unit.language == "cuda"],
         sorted(library.headers.items()),
         ([str(folder) for folder in library.include_dirs], [str(folder) for folder in library.system_dirs]),
         (library.flags, library.link_flags, library.allow_undefined),
         sorted(known.items()),
         [(compiler.command, compiler.version) for compiler in compilers.values()],
-        [(name, os.environ.get(name)) for name in ENVIRONMENT],
+        [(name, os.environ.get(name)) for name in environment],
         cpu_identity(flags),
     )
     return hashlib.sha256(repr(content).encode("utf-8")).hexdigest()

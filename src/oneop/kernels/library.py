@@ -10,6 +10,7 @@ from oneop.definition.record import Definition
 from oneop.errors import BuildError, DefinitionError
 from oneop.kernels.generate import (
     Kernel,
+    by_definition,
     c_glue_text,
     cpp_glue_text,
     header_name,
@@ -46,23 +47,24 @@ def kernel_library(
 ) -> Library:
     """One library with all these kernels, which exports ``oneop_library_v1`` and nothing else.
 
-    A target that wraps kernels adds its own units and headers, and the symbols they export. ``title`` and ``stem``
+    Specs are of one device or of several; those of one operator make one entry of the library's table. A target that wraps kernels adds its own units and headers, and the symbols they export. ``title`` and ``stem``
     default to the name of the first source.
     """
     specs = tuple(specs)
     _check(specs)
-    headers = {header_name(spec.definition): header_text(spec) for spec in specs}
+    headers = {header_name(own[0].definition): header_text(*own) for own in by_definition(specs) if _sources(own)}
     units = [*_source_units(specs), *_glue_units(specs), *extra_units]
-    first = specs[0].sources[0]
+    sources = _sources(specs)
+    first = sources[0] if sources else Path(specs[0].definition.base)
     return Library(
-        title=title or f"the kernels of {first.name}",
+        title=title or (f"the kernels of {first.name}" if sources else f"the table of {specs[0].definition.name}"),
         stem=stem or first.stem,
         units=tuple(units),
         headers={**headers, **(extra_headers or {}), _EXPORTS: _export_list([ENTRY, *extra_exports])},
         include_dirs=_unique(INCLUDE, *(folder for spec in specs for folder in spec.options.include_dirs)),
         flags=("-fvisibility=hidden", *_WARNINGS),
         link_flags=(*_export_flags(), *_unique(*(f"-l{name}" for spec in specs for name in spec.options.libraries))),
-        inputs=_unique(*(source for spec in specs for source in spec.sources)),
+        inputs=sources,
         explain=lambda output: explain(specs, output),
     )
 
@@ -71,9 +73,9 @@ def write_headers(specs: Sequence[KernelSpec], directory: Path) -> list[Path]:
     """Writes the generated header of each operator into a folder, for editors; returns the paths."""
     directory.mkdir(parents=True, exist_ok=True)
     written = []
-    for spec in specs:
-        path = directory / header_name(spec.definition)
-        path.write_text(header_text(spec), encoding="utf-8")
+    for own in by_definition(specs):
+        path = directory / header_name(own[0].definition)
+        path.write_text(header_text(*own), encoding="utf-8")
         written.append(path)
     return written
 
@@ -112,7 +114,7 @@ def _check(specs: Sequence[KernelSpec]) -> None:
     seen: dict[str, Definition] = {}
     for spec in specs:
         base = spec.definition.base.casefold()
-        if base in seen:
+        if base in seen and seen[base] != spec.definition:
             raise DefinitionError(
                 f"{spec.definition.name}: {seen[base].name} in the same file has kernels too, and both headers would "
                 f"be {header_name(spec.definition)}. Rename one of them, or move it to another file."
@@ -127,26 +129,45 @@ def _check(specs: Sequence[KernelSpec]) -> None:
                 )
 
 
+def _sources(specs: Sequence[KernelSpec]) -> tuple[Path, ...]:
+    return _unique(*(source for spec in specs for source in spec.sources))
+
+
 def _source_units(specs: Sequence[KernelSpec]) -> list[Unit]:
     """One for each source. The fresh headers come first, so that an old one beside the source is skipped."""
     units: dict[Path, Unit] = {}
     names: set[str] = set()
-    for source in _unique(*(source for spec in specs for source in spec.sources)):
+    for source in _sources(specs):
         users = [spec for spec in specs if source in spec.sources]
         language = language_of(source, users[0].definition)
-        defined = [spec for spec in users if spec.sources[0] == source] if language == "c++" else []
-        lines = [f'#include "{header_name(spec.definition)}"' for spec in users]
+        defined = [spec for spec in users if spec.sources[0] == source] if language != "c" else []
+        lines = _unique(*(f'#include "{header_name(spec.definition)}"' for spec in users))
         text = "\n".join([*lines, f'#include "{source}"', ""])
         if defined:
             text += "\n" + cpp_glue_text(defined)
-        flags = _unique(*(flag for spec in users for flag in _flags(spec, language)))
-        units[source] = Unit(_unit_name(source, names), language, text=text, flags=flags)
+        units[source] = Unit(
+            _unit_name(source, names),
+            language,
+            text=text,
+            flags=_unique(*(flag for spec in users for flag in _flags(spec, language))),
+            cuda_flags=_cuda_flags(users) if language == "cuda" else (),
+            architectures=_architectures(users) if language == "cuda" else None,
+        )
     return list(units.values())
+
+
+def _cuda_flags(specs: Sequence[KernelSpec]) -> tuple[str, ...]:
+    return tuple(flag for flags in _unique(*(spec.options.cuda_flags for spec in specs)) for flag in flags)
+
+
+def _architectures(specs: Sequence[KernelSpec]) -> tuple[str, ...] | None:
+    chosen = [spec.options.cuda_architectures for spec in specs]
+    return None if None in chosen else _unique(*(name for names in chosen if names is not None for name in names))
 
 
 def _flags(spec: KernelSpec, language: Language) -> tuple[str, ...]:
     march = (f"-march={spec.options.march}",) if spec.options.march is not None else ()
-    return (*(("-fvisibility-inlines-hidden",) if language == "c++" else ()), *march, *spec.options.flags)
+    return (*(("-fvisibility-inlines-hidden",) if language != "c" else ()), *march, *spec.options.flags)
 
 
 def _glue_units(specs: Sequence[KernelSpec]) -> list[Unit]:

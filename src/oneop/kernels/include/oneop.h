@@ -26,6 +26,12 @@
 extern "C" {
 #endif
 
+#if defined(__CUDACC__)
+#define ONEOP_HOST_DEVICE __host__ __device__ /* runs in a CUDA kernel too */
+#else
+#define ONEOP_HOST_DEVICE
+#endif
+
 #define ONEOP_ABI_VERSION 1
 #define ONEOP_MAX_NDIM 32
 /* A size that is not known yet: in `shapes` when a model is loaded, and for `?k` before the kernel ran. */
@@ -320,14 +326,14 @@ static inline void *oneop_resize(oneop_context *ctx, const oneop_output *output,
   }
 }
 
-static inline float oneop_bfloat16_to_float(oneop_bfloat16 value) {
+ONEOP_HOST_DEVICE static inline float oneop_bfloat16_to_float(oneop_bfloat16 value) {
   const uint32_t bits = (uint32_t)value.bits << 16;
   float result;
   memcpy(&result, &bits, sizeof result);
   return result;
 }
 
-static inline float oneop_float16_to_float(oneop_float16 value) {
+ONEOP_HOST_DEVICE static inline float oneop_float16_to_float(oneop_float16 value) {
   const uint32_t sign = (uint32_t)(value.bits & 0x8000u) << 16, exponent = (value.bits >> 10) & 31u;
   uint32_t mantissa = value.bits & 1023u, bits;
   float result;
@@ -345,7 +351,7 @@ static inline float oneop_float16_to_float(oneop_float16 value) {
 }
 
 /* Rounds a double to a format with `exponent_bits` and `mantissa_bits`, to nearest, ties to even, in one step. */
-static inline uint16_t oneop_round_double(double value, int exponent_bits, int mantissa_bits) {
+ONEOP_HOST_DEVICE static inline uint16_t oneop_round_double(double value, int exponent_bits, int mantissa_bits) {
   const int bias = (1 << (exponent_bits - 1)) - 1;
   const uint64_t infinity = ((UINT64_C(1) << exponent_bits) - 1) << mantissa_bits;
   uint64_t bits, sign, mantissa, kept, rest, half;
@@ -379,21 +385,23 @@ static inline uint16_t oneop_round_double(double value, int exponent_bits, int m
   return (uint16_t)(sign | kept);
 }
 
-static inline oneop_float16 oneop_float16_from_double(double value) {
+ONEOP_HOST_DEVICE static inline oneop_float16 oneop_float16_from_double(double value) {
   oneop_float16 result;
   result.bits = oneop_round_double(value, 5, 10);
   return result;
 }
 
-static inline oneop_bfloat16 oneop_bfloat16_from_double(double value) {
+ONEOP_HOST_DEVICE static inline oneop_bfloat16 oneop_bfloat16_from_double(double value) {
   oneop_bfloat16 result;
   result.bits = oneop_round_double(value, 8, 7);
   return result;
 }
 
-static inline oneop_float16 oneop_float16_from_float(float value) { return oneop_float16_from_double((double)value); }
+ONEOP_HOST_DEVICE static inline oneop_float16 oneop_float16_from_float(float value) {
+  return oneop_float16_from_double((double)value);
+}
 
-static inline oneop_bfloat16 oneop_bfloat16_from_float(float value) {
+ONEOP_HOST_DEVICE static inline oneop_bfloat16 oneop_bfloat16_from_float(float value) {
   uint32_t bits;
   oneop_bfloat16 result;
   memcpy(&bits, &value, sizeof bits);

@@ -1,8 +1,12 @@
-// oneop.hpp: what a kernel in C++17 sees of its tensors, its attributes and the runtime that called it.
+// oneop.hpp: what a kernel in C++17 or CUDA sees of its tensors, its attributes and the runtime that called it.
 #ifndef ONEOP_HPP
 #define ONEOP_HPP
 
 #include "oneop.h"
+
+#if defined(__CUDACC__)
+#include <cuda_runtime.h>
+#endif
 
 #include <atomic>
 #include <cstdint>
@@ -33,47 +37,75 @@ namespace detail {
 
 struct Float16Format {
   using Storage = oneop_float16;
-  static float to_float(Storage value) noexcept { return oneop_float16_to_float(value); }
-  static Storage from_float(float value) noexcept { return oneop_float16_from_float(value); }
-  static Storage from_double(double value) noexcept { return oneop_float16_from_double(value); }
+#if defined(__CUDA_ARCH__)
+  __device__ static float to_float(Storage value) noexcept {
+    float result;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(value.bits));
+    return result;
+  }
+  __device__ static Storage from_float(float value) noexcept {
+    Storage result;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result.bits) : "f"(value));
+    return result;
+  }
+  __device__ static Storage from_double(double value) noexcept {
+    Storage result;
+    asm("cvt.rn.f16.f64 %0, %1;" : "=h"(result.bits) : "d"(value));
+    return result;
+  }
+#else
+  ONEOP_HOST_DEVICE static float to_float(Storage value) noexcept { return oneop_float16_to_float(value); }
+  ONEOP_HOST_DEVICE static Storage from_float(float value) noexcept { return oneop_float16_from_float(value); }
+  ONEOP_HOST_DEVICE static Storage from_double(double value) noexcept { return oneop_float16_from_double(value); }
+#endif
 };
 
 struct Bfloat16Format {
   using Storage = oneop_bfloat16;
-  static float to_float(Storage value) noexcept { return oneop_bfloat16_to_float(value); }
-  static Storage from_float(float value) noexcept { return oneop_bfloat16_from_float(value); }
-  static Storage from_double(double value) noexcept { return oneop_bfloat16_from_double(value); }
+  ONEOP_HOST_DEVICE static float to_float(Storage value) noexcept { return oneop_bfloat16_to_float(value); }
+  ONEOP_HOST_DEVICE static Storage from_float(float value) noexcept { return oneop_bfloat16_from_float(value); }
+  ONEOP_HOST_DEVICE static Storage from_double(double value) noexcept { return oneop_bfloat16_from_double(value); }
 };
 
 /// A 16-bit floating type that computes as float: it converts to float, and rounds to nearest even when it is assigned.
 template <class Format> class Half {
 public:
   Half() = default;
-  Half(float value) noexcept : storage_(Format::from_float(value)) {}
-  Half(double value) noexcept : storage_(Format::from_double(value)) {}
+  ONEOP_HOST_DEVICE Half(float value) noexcept : storage_(Format::from_float(value)) {}
+  ONEOP_HOST_DEVICE Half(double value) noexcept : storage_(Format::from_double(value)) {}
   template <class Integer, std::enable_if_t<std::is_integral_v<Integer>, int> = 0>
-  Half(Integer value) noexcept : storage_(Format::from_double(odd_double(value))) {}
+  ONEOP_HOST_DEVICE Half(Integer value) noexcept : storage_(Format::from_double(odd_double(value))) {}
 
-  operator float() const noexcept { return Format::to_float(storage_); }
+  ONEOP_HOST_DEVICE operator float() const noexcept { return Format::to_float(storage_); }
 
-  template <class Other> Half &operator+=(const Other &other) noexcept { return *this = float(*this) + wide(other); }
-  template <class Other> Half &operator-=(const Other &other) noexcept { return *this = float(*this) - wide(other); }
-  template <class Other> Half &operator*=(const Other &other) noexcept { return *this = float(*this) * wide(other); }
-  template <class Other> Half &operator/=(const Other &other) noexcept { return *this = float(*this) / wide(other); }
+  template <class Other> ONEOP_HOST_DEVICE Half &operator+=(const Other &other) noexcept {
+    return *this = float(*this) + wide(other);
+  }
+  template <class Other> ONEOP_HOST_DEVICE Half &operator-=(const Other &other) noexcept {
+    return *this = float(*this) - wide(other);
+  }
+  template <class Other> ONEOP_HOST_DEVICE Half &operator*=(const Other &other) noexcept {
+    return *this = float(*this) * wide(other);
+  }
+  template <class Other> ONEOP_HOST_DEVICE Half &operator/=(const Other &other) noexcept {
+    return *this = float(*this) / wide(other);
+  }
 
-  static Half from_bits(std::uint16_t bits) noexcept {
+  ONEOP_HOST_DEVICE static Half from_bits(std::uint16_t bits) noexcept {
     Half result;
     result.storage_.bits = bits;
     return result;
   }
-  std::uint16_t bits() const noexcept { return storage_.bits; }
+  ONEOP_HOST_DEVICE std::uint16_t bits() const noexcept { return storage_.bits; }
 
 private:
-  static double wide(double value) noexcept { return value; }
-  template <class Other> static float wide(const Other &value) noexcept { return static_cast<float>(value); }
+  ONEOP_HOST_DEVICE static double wide(double value) noexcept { return value; }
+  template <class Other> ONEOP_HOST_DEVICE static float wide(const Other &value) noexcept {
+    return static_cast<float>(value);
+  }
 
   /// The double that rounds to the same 16 bits as the integer: exact, or odd in the last place where digits are lost.
-  template <class Integer> static double odd_double(Integer value) noexcept {
+  template <class Integer> ONEOP_HOST_DEVICE static double odd_double(Integer value) noexcept {
     if constexpr (sizeof(Integer) < 8) {
       return static_cast<double>(value);
     } else {
@@ -109,37 +141,37 @@ public:
   T *data = nullptr;
 
   View() = default;
-  View(T *memory, const std::int64_t *sizes, int output = -1, const char *name = nullptr) noexcept
+  ONEOP_HOST_DEVICE View(T *memory, const std::int64_t *sizes, int output = -1, const char *name = nullptr) noexcept
       : data(memory), output_(output), name_(name), present_(true) {
     for (int d = 0; d < N; ++d)
       sizes_[d] = sizes[d];
   }
   /// A view that reads, from one that writes.
   template <class U, std::enable_if_t<std::is_same_v<const U, T> && !std::is_const_v<U>, int> = 0>
-  View(const View<U, N> &other) noexcept
+  ONEOP_HOST_DEVICE View(const View<U, N> &other) noexcept
       : data(other.data), output_(other.output_), name_(other.name_), present_(other.present_) {
     for (int d = 0; d < N; ++d)
       sizes_[d] = other.sizes_[d];
   }
 
-  explicit operator bool() const noexcept { return present_; }
-  std::int64_t size(int d) const noexcept { return sizes_[d]; }
-  std::int64_t stride(int d) const noexcept {
+  ONEOP_HOST_DEVICE explicit operator bool() const noexcept { return present_; }
+  ONEOP_HOST_DEVICE std::int64_t size(int d) const noexcept { return sizes_[d]; }
+  ONEOP_HOST_DEVICE std::int64_t stride(int d) const noexcept {
     std::int64_t result = 1;
     for (int e = N - 1; e > d; --e)
       result *= sizes_[e];
     return result;
   }
-  std::int64_t numel() const noexcept {
+  ONEOP_HOST_DEVICE std::int64_t numel() const noexcept {
     std::int64_t result = 1;
     for (int d = 0; d < N; ++d)
       result *= sizes_[d];
     return result;
   }
-  T *begin() const noexcept { return data; }
-  T *end() const noexcept { return data + numel(); }
+  ONEOP_HOST_DEVICE T *begin() const noexcept { return data; }
+  ONEOP_HOST_DEVICE T *end() const noexcept { return data + numel(); }
 
-  template <class... Index> T &operator()(Index... index) const noexcept {
+  template <class... Index> ONEOP_HOST_DEVICE T &operator()(Index... index) const noexcept {
     static_assert(sizeof...(Index) == N, "one index for each dimension");
     static_assert((std::is_integral_v<Index> && ...), "indexes are integers");
     std::int64_t offset = 0;
@@ -167,23 +199,23 @@ public:
   T *data = nullptr;
 
   StridedView() = default;
-  StridedView(T *memory, const std::int64_t *sizes, const std::int64_t *strides) noexcept
+  ONEOP_HOST_DEVICE StridedView(T *memory, const std::int64_t *sizes, const std::int64_t *strides) noexcept
       : data(memory), present_(true) {
     for (int d = 0; d < N; ++d)
       sizes_[d] = sizes[d], strides_[d] = strides[d];
   }
 
-  explicit operator bool() const noexcept { return present_; }
-  std::int64_t size(int d) const noexcept { return sizes_[d]; }
-  std::int64_t stride(int d) const noexcept { return strides_[d]; }
-  std::int64_t numel() const noexcept {
+  ONEOP_HOST_DEVICE explicit operator bool() const noexcept { return present_; }
+  ONEOP_HOST_DEVICE std::int64_t size(int d) const noexcept { return sizes_[d]; }
+  ONEOP_HOST_DEVICE std::int64_t stride(int d) const noexcept { return strides_[d]; }
+  ONEOP_HOST_DEVICE std::int64_t numel() const noexcept {
     std::int64_t result = 1;
     for (int d = 0; d < N; ++d)
       result *= sizes_[d];
     return result;
   }
 
-  template <class... Index> T &operator()(Index... index) const noexcept {
+  template <class... Index> ONEOP_HOST_DEVICE T &operator()(Index... index) const noexcept {
     static_assert(sizeof...(Index) == N, "one index for each dimension");
     static_assert((std::is_integral_v<Index> && ...), "indexes are integers");
     std::int64_t offset = 0;
@@ -198,7 +230,8 @@ private:
   bool present_ = false;
 };
 
-/// Some values in a row, which somebody else owns: the attribute kinds list[float] and list[int].
+/// Some values in a row, which somebody else owns: the attribute kinds list[float] and list[int]. In the host's memory: a
+/// CUDA kernel is given an Array of them.
 template <class T> class List {
 public:
   List() = default;
@@ -218,6 +251,24 @@ private:
 
 /// The tensors of a variadic input, or their gradients.
 template <class View> using Views = List<View>;
+
+/// Up to N values, as a parameter of a CUDA kernel: `oneop::Array<double, 8>(a.scales)`, or the views of a variadic input.
+template <class T, int N> class Array {
+public:
+  explicit Array(const List<T> &values) : size_(values.size()) {
+    if (size_ > N)
+      throw Error("the kernel takes up to " + std::to_string(N) + " values or tensors in a list, and is given " +
+                  std::to_string(size_));
+    for (std::int64_t i = 0; i < size_; ++i)
+      data_[i] = values[i];
+  }
+  ONEOP_HOST_DEVICE std::int64_t size() const noexcept { return size_; }
+  ONEOP_HOST_DEVICE const T &operator[](std::int64_t index) const noexcept { return data_[index]; }
+
+private:
+  T data_[N] = {};
+  std::int64_t size_;
+};
 
 /// The attribute kind list[str]; elements are std::string_view.
 class Strings {
@@ -251,6 +302,24 @@ private:
   std::int64_t size_ = 0;
 };
 
+#if defined(__CUDACC__)
+namespace detail {
+
+template <class> inline constexpr bool never = false;
+
+template <class F> void refuse_parallel_for() {
+  static_assert(never<F>,
+                "ctx.parallel_for runs on the CPU, which does not see the memory of CUDA tensors; in a .cu file "
+                "launch a __global__ function on ctx.stream()");
+}
+
+inline std::string cuda_message(cudaError_t status) {
+  return std::string("CUDA reports ") + cudaGetErrorName(status) + ": " + cudaGetErrorString(status);
+}
+
+} // namespace detail
+#endif
+
 /// What the runtime that calls a kernel lends it for one call.
 class Context {
 public:
@@ -258,6 +327,22 @@ public:
   Context(const Context &) = delete;
   Context &operator=(const Context &) = delete;
 
+#if defined(__CUDACC__)
+  template <class F> void parallel_for(std::int64_t, std::int64_t, F &&) { detail::refuse_parallel_for<F>(); }
+  template <class F> void parallel_for(std::int64_t, std::int64_t, std::int64_t, F &&) {
+    detail::refuse_parallel_for<F>();
+  }
+
+  /// Ends the call where a function of CUDA's failed: `ctx.check(cudaMemcpyAsync(...))`. After the kernel, launches are
+  /// checked anyway.
+  void check(cudaError_t status) const {
+    if (status != cudaSuccess)
+      throw Error(detail::cuda_message(status));
+  }
+
+  /// What every launch and copy is put on: `f<<<grid, block, 0, ctx.stream()>>>(...)`.
+  cudaStream_t stream() const noexcept { return static_cast<cudaStream_t>(host_->stream); }
+#else
   /// Calls f(b, e) on pieces that cover [begin, end), on the runtime's threads. An exception of f ends the call with it.
   template <class F> void parallel_for(std::int64_t begin, std::int64_t end, F &&f) { parallel_for(begin, end, 1, f); }
 
@@ -271,7 +356,12 @@ public:
       std::rethrow_exception(body.error);
   }
 
-  /// Memory of that many bytes, aligned to 64, until the kernel returns. Not inside parallel_for.
+  /// A cudaStream_t on a CUDA device; null on the CPU.
+  void *stream() const noexcept { return host_->stream; }
+#endif
+
+  /// Memory of that many bytes, aligned to 64, until the kernel returns. Not inside parallel_for. In a .cu file it is the
+  /// GPU's: work that was put on the stream before the return may use it.
   void *scratch(std::int64_t bytes) {
     if (bytes < 0)
       throw Error("the kernel asks for " + std::to_string(bytes) + " bytes of scratch memory");
@@ -308,10 +398,8 @@ public:
   /// Ends the call with this message. Inside parallel_for too.
   [[noreturn]] void fail(const std::string &message) { throw Error(message); }
 
-  /// A cudaStream_t on a CUDA device; null on the CPU.
-  void *stream() const noexcept { return host_->stream; }
-
 private:
+#if !defined(__CUDACC__)
   template <class F> struct Body {
     F *f;
     std::atomic<bool> failed;
@@ -332,6 +420,7 @@ private:
       }
     }
   };
+#endif
 
   const oneop_call &call_;
   oneop_context *host_;
@@ -344,29 +433,29 @@ template <> class std::numeric_limits<oneop::float16> : public std::numeric_limi
 public:
   static constexpr int digits = 11, digits10 = 3, max_digits10 = 5;
   static constexpr int min_exponent = -13, min_exponent10 = -4, max_exponent = 16, max_exponent10 = 4;
-  static oneop::float16 min() noexcept { return oneop::float16::from_bits(0x0400); }
-  static oneop::float16 lowest() noexcept { return oneop::float16::from_bits(0xfbff); }
-  static oneop::float16 max() noexcept { return oneop::float16::from_bits(0x7bff); }
-  static oneop::float16 epsilon() noexcept { return oneop::float16::from_bits(0x1400); }
-  static oneop::float16 round_error() noexcept { return oneop::float16(0.5f); }
-  static oneop::float16 infinity() noexcept { return oneop::float16::from_bits(0x7c00); }
-  static oneop::float16 quiet_NaN() noexcept { return oneop::float16::from_bits(0x7e00); }
-  static oneop::float16 signaling_NaN() noexcept { return oneop::float16::from_bits(0x7d00); }
-  static oneop::float16 denorm_min() noexcept { return oneop::float16::from_bits(0x0001); }
+  ONEOP_HOST_DEVICE static oneop::float16 min() noexcept { return oneop::float16::from_bits(0x0400); }
+  ONEOP_HOST_DEVICE static oneop::float16 lowest() noexcept { return oneop::float16::from_bits(0xfbff); }
+  ONEOP_HOST_DEVICE static oneop::float16 max() noexcept { return oneop::float16::from_bits(0x7bff); }
+  ONEOP_HOST_DEVICE static oneop::float16 epsilon() noexcept { return oneop::float16::from_bits(0x1400); }
+  ONEOP_HOST_DEVICE static oneop::float16 round_error() noexcept { return oneop::float16(0.5f); }
+  ONEOP_HOST_DEVICE static oneop::float16 infinity() noexcept { return oneop::float16::from_bits(0x7c00); }
+  ONEOP_HOST_DEVICE static oneop::float16 quiet_NaN() noexcept { return oneop::float16::from_bits(0x7e00); }
+  ONEOP_HOST_DEVICE static oneop::float16 signaling_NaN() noexcept { return oneop::float16::from_bits(0x7d00); }
+  ONEOP_HOST_DEVICE static oneop::float16 denorm_min() noexcept { return oneop::float16::from_bits(0x0001); }
 };
 
 template <> class std::numeric_limits<oneop::bfloat16> : public std::numeric_limits<float> {
 public:
   static constexpr int digits = 8, digits10 = 2, max_digits10 = 4;
-  static oneop::bfloat16 min() noexcept { return oneop::bfloat16::from_bits(0x0080); }
-  static oneop::bfloat16 lowest() noexcept { return oneop::bfloat16::from_bits(0xff7f); }
-  static oneop::bfloat16 max() noexcept { return oneop::bfloat16::from_bits(0x7f7f); }
-  static oneop::bfloat16 epsilon() noexcept { return oneop::bfloat16::from_bits(0x3c00); }
-  static oneop::bfloat16 round_error() noexcept { return oneop::bfloat16(0.5f); }
-  static oneop::bfloat16 infinity() noexcept { return oneop::bfloat16::from_bits(0x7f80); }
-  static oneop::bfloat16 quiet_NaN() noexcept { return oneop::bfloat16::from_bits(0x7fc0); }
-  static oneop::bfloat16 signaling_NaN() noexcept { return oneop::bfloat16::from_bits(0x7fa0); }
-  static oneop::bfloat16 denorm_min() noexcept { return oneop::bfloat16::from_bits(0x0001); }
+  ONEOP_HOST_DEVICE static oneop::bfloat16 min() noexcept { return oneop::bfloat16::from_bits(0x0080); }
+  ONEOP_HOST_DEVICE static oneop::bfloat16 lowest() noexcept { return oneop::bfloat16::from_bits(0xff7f); }
+  ONEOP_HOST_DEVICE static oneop::bfloat16 max() noexcept { return oneop::bfloat16::from_bits(0x7f7f); }
+  ONEOP_HOST_DEVICE static oneop::bfloat16 epsilon() noexcept { return oneop::bfloat16::from_bits(0x3c00); }
+  ONEOP_HOST_DEVICE static oneop::bfloat16 round_error() noexcept { return oneop::bfloat16(0.5f); }
+  ONEOP_HOST_DEVICE static oneop::bfloat16 infinity() noexcept { return oneop::bfloat16::from_bits(0x7f80); }
+  ONEOP_HOST_DEVICE static oneop::bfloat16 quiet_NaN() noexcept { return oneop::bfloat16::from_bits(0x7fc0); }
+  ONEOP_HOST_DEVICE static oneop::bfloat16 signaling_NaN() noexcept { return oneop::bfloat16::from_bits(0x7fa0); }
+  ONEOP_HOST_DEVICE static oneop::bfloat16 denorm_min() noexcept { return oneop::bfloat16::from_bits(0x0001); }
 };
 
 #endif // ONEOP_HPP

@@ -78,6 +78,39 @@ template <class T> void get(const oneop_attribute &attribute, std::optional<T> &
     get(attribute, value.emplace());
 }
 
+#if defined(__CUDACC__)
+/// The device of a call's tensors is the current one while this lives, and an error that a launch leaves is this call's.
+class OnDevice {
+public:
+  explicit OnDevice(const oneop_call &call, int32_t n_inputs) {
+    cudaGetLastError(); // of somebody else, who did not ask
+    for (int32_t i = 0; i < n_inputs && wanted_ < 0; ++i)
+      if (call.inputs[i].count > 0)
+        wanted_ = call.inputs[i].tensors[0].device.id;
+    if (wanted_ < 0)
+      return;
+    check(cudaGetDevice(&before_));
+    if (before_ != wanted_)
+      check(cudaSetDevice(wanted_));
+  }
+  ~OnDevice() {
+    if (before_ >= 0 && before_ != wanted_)
+      cudaSetDevice(before_);
+  }
+  OnDevice(const OnDevice &) = delete;
+  OnDevice &operator=(const OnDevice &) = delete;
+
+  void finish() const { check(cudaGetLastError()); }
+
+private:
+  static void check(cudaError_t status) {
+    if (status != cudaSuccess)
+      throw Error(cuda_message(status));
+  }
+  int wanted_ = -1, before_ = -1;
+};
+#endif
+
 /// Runs a kernel; what it throws becomes the call's message. Nothing is thrown from here.
 template <class Function> int guarded(const char *op, const oneop_call *call, Function function) noexcept {
   try {
