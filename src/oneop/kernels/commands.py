@@ -87,7 +87,7 @@ def link_command(library: Library, compilers: Mapping[Language, Compiler]) -> tu
     undefined = library.allow_undefined or any(flag.startswith("-fsanitize") for flag in flags)
     return (
         *compiler.command,
-        *_shared(undefined),
+        *(() if library.program else _shared(undefined)),
         *shared,
         *(object_name(unit) for unit in library.units),
         *library.link_flags,

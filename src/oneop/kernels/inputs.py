@@ -51,6 +51,7 @@ class Library:
     # package's version has to be in `flags` or in a text.
     system_dirs: tuple[Path, ...] = ()
     allow_undefined: bool = False  # symbols that the loading program provides (an extension of Python)
+    program: bool = False  # an executable, of which `stem` is the name
     note: str = ""  # said when the build starts: "once for each torch version, about 20 s"
     # Given all that the compiler or linker printed about what it refuses: what to do about it, or None. The message
     # shows it first.
@@ -67,7 +68,7 @@ class Library:
 
     @property
     def file_name(self) -> str:
-        return f"lib{self.stem}.so"  # dlopen takes the suffix .so on macOS too
+        return self.stem if self.program else f"lib{self.stem}.so"  # dlopen takes the suffix .so on macOS too
 
     @property
     def languages(self) -> tuple[Language, ...]:
@@ -104,7 +105,7 @@ def library_key(library: Library, compilers: Mapping[Language, Compiler], known:
         [(unit.name, unit.cuda_flags, unit.architectures) for unit in library.units if unit.language == "cuda"],
         sorted(library.headers.items()),
         ([str(folder) for folder in library.include_dirs], [str(folder) for folder in library.system_dirs]),
-        (library.flags, library.link_flags, library.allow_undefined),
+        (library.flags, library.link_flags, library.allow_undefined, *(("program",) if library.program else ())),
         sorted(known.items()),
         [(compiler.command, compiler.version) for compiler in compilers.values()],
         [(name, os.environ.get(name)) for name in environment],
