@@ -1,0 +1,92 @@
+"""Puts functions of a finished file in the place of the nodes that call them."""
+
+from collections.abc import Collection, Iterator
+
+import onnx
+import onnx_ir as ir
+from onnx_ir.passes import common
+
+from oneop.errors import ExportError
+from oneop.targets.onnx import settling
+from oneop.targets.onnx.repairing import free_name
+
+
+def inline(proto: onnx.ModelProto, chosen: Collection[tuple[str, str, str]]) -> None:
+    """Inlines the functions with these (domain, name, overload) in ``proto``, and removes them.
+
+    Raises ExportError where a body cannot stand in the place of its node.
+    """
+    model = _parsed(proto)
+    functions = [function for function in model.functions.values() if _key(function) in chosen]
+    _rename(model, functions)
+    for function in functions:
+        _own_outputs(function)
+    known = set(model.graph.all_nodes())
+    marked = {function.identifier() for function in functions}
+    try:
+        common.InlinePass(lambda function: function.identifier() in marked)(model)
+    except Exception as error:  # what onnx_ir raises, a pass's own error around it
+        cause = error.__cause__ or error
+        raise ExportError(f"The functions of this file cannot be inlined: {cause}. Export the model again.") from error
+    for identifier in marked:
+        model.functions.pop(identifier, None)  # one that no node called
+    settling.settle(model.graph, known)
+    _forget_domains(model, {function.domain for function in functions})
+    proto.CopyFrom(ir.to_proto(model))
+
+
+def _parsed(proto: onnx.ModelProto) -> ir.Model:
+    try:
+        return ir.from_proto(proto)
+    except Exception as error:  # what onnx_ir raises for graphs that do not hold together
+        raise ExportError(
+            f"The graph of this file does not hold together ({str(error).strip().splitlines()[0]}). Export the model"
+            " again."
+        ) from error
+
+
+def _key(function: ir.Function) -> tuple[str, str, str]:
+    domain, name, overload = function.identifier()
+    return ("" if domain == "ai.onnx" else domain, name, overload)
+
+
+def _rename(model: ir.Model, functions: list[ir.Function]) -> None:
+    """Gives what bodies compute names that no graph has, in subgraphs neither: names may not be hidden by others."""
+    taken = {value.name for value in _values(model.graph) if value.name}
+    for function in functions:
+        for node in function.all_nodes():
+            for value in node.outputs:
+                if value.name in taken:
+                    value.name = free_name(f"{function.name}_{value.name}", taken)
+
+
+def _values(graph: ir.Graph) -> Iterator[ir.Value]:
+    yield from graph.inputs
+    yield from graph.initializers.values()
+    for node in graph.all_nodes():
+        yield from node.outputs
+        for attribute in node.attributes.values():
+            if attribute.type == ir.AttributeType.GRAPH:
+                yield from attribute.as_graph().inputs
+            elif attribute.type == ir.AttributeType.GRAPHS:
+                yield from (value for inner in attribute.as_graphs() for value in inner.inputs)
+
+
+def _own_outputs(function: ir.Function) -> None:
+    """An output that is an input, or the same as another, gets a node: the graph around it gives each its own name."""
+    seen: set[ir.Value] = set()
+    for index, output in enumerate(function.outputs):
+        if output in seen or output.producer() is None:
+            node = ir.Node("", "Identity", [output])
+            node.outputs[0].name = f"{output.name}_{index}"
+            function.append(node)
+            function.outputs[index] = node.outputs[0]
+        seen.add(function.outputs[index])
+
+
+def _forget_domains(model: ir.Model, domains: set[str]) -> None:
+    used = {node.domain for node in model.graph.all_nodes()}
+    used |= {node.domain for function in model.functions.values() for node in function.all_nodes()}
+    used |= {function.domain for function in model.functions.values()}
+    for domain in domains - used - {"", "ai.onnx"}:
+        model.opset_imports.pop(domain, None)
