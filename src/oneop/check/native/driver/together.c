@@ -1,0 +1,200 @@
+/* together.c: what is asked of a kernel over many calls: eight callers at once, and memory that does not grow. */
+#include "driver.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+#if defined(__GLIBC__)
+#include <malloc.h>
+#else
+#include <sys/resource.h>
+#endif
+
+enum { CALLERS_AT_ONCE = 8, CASES_AT_ONCE = 8, LARGEST_TOGETHER = 1 << 18, CASES_OVER_TIME = 8, MOST_CALLS = 2000 };
+
+static const double SECONDS_TOGETHER = 0.05, SECONDS_OVER_TIME = 0.02;
+
+static double now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+static int64_t bytes_of_case(const driver *self, const test_case *test) {
+  int64_t bytes = 0;
+  for (int64_t t = 0; t < test->n_input_tensors; ++t)
+    bytes += test->tensors[t].bytes;
+  for (int64_t t = 0; t < self->expected[test->number].count; ++t)
+    bytes += (int64_t)self->expected[test->number].tensors[t].bytes;
+  return bytes;
+}
+
+/* Cases of one operator that worked, spread over all of them, at most `limit`; those without bytes are no test. */
+static int64_t choose(const driver *self, const oneop_operator *operator, const test_case **chosen, int64_t limit) {
+  int64_t found = 0, seen = 0;
+  for (int pass = 0; pass < 2; ++pass) {
+    const int64_t total = seen;
+    seen = 0;
+    for (int64_t c = 0; c < self->cases.count && (pass == 0 || found < limit); ++c) {
+      const test_case *test = &self->cases.list[c];
+      if (test->operator != operator || !self->expected[c].tensors || !self->steady[c])
+        continue;
+      const int64_t bytes = bytes_of_case(self, test);
+      if (bytes == 0 || bytes > LARGEST_TOGETHER)
+        continue;
+      if (pass == 1 && (total <= limit || seen * limit / total >= found))
+        chosen[found++] = test;
+      ++seen;
+    }
+  }
+  return found;
+}
+
+/* ---- eight callers at once --------------------------------------------------------------------------------------------- */
+
+typedef struct caller {
+  const driver *driver;
+  int64_t number, count;
+  call *calls[CASES_AT_ONCE];
+  atomic_int *waiting;
+  const call *wrong;
+  difference found;
+} caller;
+
+static void *call_repeatedly(void *given) {
+  caller *self = given;
+  atomic_fetch_sub(self->waiting, 1);
+  while (atomic_load(self->waiting) > 0)
+    sched_yield();
+  const double end = now() + SECONDS_TOGETHER;
+  for (int64_t round = 0; round < self->count || now() < end; ++round) {
+    call *mine = self->calls[(self->number + round) % self->count];
+    const bool worked = run_call(mine);
+    if (worked)
+      self->found = compare(&self->driver->expected[mine->test->number], mine, true);
+    if (!worked || self->found.found) {
+      self->wrong = mine;
+      break;
+    }
+  }
+  return NULL;
+}
+
+/* Their arguments differ, so that what they share by mistake shows. */
+static void check_callers(driver *self, const oneop_operator *operator) {
+  const test_case *chosen[CASES_AT_ONCE];
+  const int64_t count = choose(self, operator, chosen, CASES_AT_ONCE);
+  if (count == 0)
+    return;
+  say_at(chosen[0], "callers");
+  caller callers[CALLERS_AT_ONCE];
+  pthread_t threads[CALLERS_AT_ONCE];
+  atomic_int waiting;
+  settings how = PLAIN;
+  how.fill_rest = 0; /* which is one for the whole process */
+  atomic_init(&waiting, CALLERS_AT_ONCE);
+  for (int64_t c = 0; c < CALLERS_AT_ONCE; ++c) {
+    callers[c] = (caller){.driver = self, .number = c, .count = count, .waiting = &waiting};
+    for (int64_t i = 0; i < count; ++i)
+      callers[c].calls[i] = new_call(chosen[i], how);
+  }
+  int started = 0;
+  while (started < CALLERS_AT_ONCE && pthread_create(&threads[started], NULL, call_repeatedly, &callers[started]) == 0)
+    ++started;
+  atomic_fetch_sub(&waiting, CALLERS_AT_ONCE - started);
+  for (int t = 0; t < started; ++t)
+    pthread_join(threads[t], NULL);
+  const caller *wrong = NULL;
+  for (int64_t c = 0; c < CALLERS_AT_ONCE && !wrong; ++c)
+    wrong = callers[c].wrong ? &callers[c] : NULL;
+  if (wrong && wrong->wrong->failed)
+    say_failed(wrong->wrong, "callers");
+  else if (wrong)
+    say_difference(wrong->wrong, "callers", wrong->found, "8 callers");
+  for (int64_t c = 0; c < CALLERS_AT_ONCE; ++c)
+    for (int64_t i = 0; i < count; ++i)
+      free_call(callers[c].calls[i]);
+}
+
+/* ---- memory that does not grow ------------------------------------------------------------------------------------------- */
+
+/* Bytes that are allocated now; where the C library cannot say, the most memory that the process has had. */
+static int64_t allocated(void) {
+#if defined(__GLIBC__) && (__GLIBC__ > 2 || __GLIBC_MINOR__ >= 33)
+  const struct mallinfo2 info = mallinfo2();
+  return (int64_t)(info.uordblks + info.hblkhd);
+#elif defined(__GLIBC__)
+  const struct mallinfo info = mallinfo();
+  return (int64_t)(unsigned)info.uordblks + (int64_t)(unsigned)info.hblkhd;
+#else
+  struct rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+#if defined(__APPLE__)
+  return (int64_t)usage.ru_maxrss;
+#else
+  return (int64_t)usage.ru_maxrss * 1024;
+#endif
+#endif
+}
+
+/* The lowest number of a file that can be opened: it grows where files are left open. */
+static int next_file(void) {
+  const int file = open("/dev/null", O_RDONLY);
+  if (file >= 0)
+    close(file);
+  return file;
+}
+
+static int64_t growth_over(call *self, int64_t calls) {
+  const int64_t before = allocated();
+  for (int64_t i = 0; i < calls; ++i) {
+    run_call(self);
+    release_call(self);
+  }
+  return allocated() - before;
+}
+
+static void check_growth(const test_case *test) {
+  settings how = PLAIN;
+  how.fill_rest = 0;
+  say_at(test, "memory");
+  call *self = new_call(test, how);
+  const int64_t trial = 16;
+  growth_over(self, trial); /* what is allocated once */
+  const double begin = now();
+  growth_over(self, trial);
+  const double each = (now() - begin) / (double)trial;
+  int64_t calls = each > 0 ? (int64_t)(SECONDS_OVER_TIME / each) : MOST_CALLS;
+  calls = calls > MOST_CALLS ? MOST_CALLS : calls < trial ? trial : calls;
+  const int files = next_file();
+  const int64_t first = growth_over(self, calls), second = growth_over(self, calls), least = 8 * calls;
+  if ((first >= least && second >= least) || next_file() != files)
+    say("{\"event\": \"growth\", \"case\": %lld, \"bytes\": %lld, \"calls\": %lld, \"files\": %d}",
+        (long long)test->number, (long long)(first + second), (long long)(2 * calls), next_file() - files);
+  free_call(self);
+}
+
+static void check_memory(driver *self, const oneop_operator *operator) {
+  const test_case *chosen[CASES_OVER_TIME];
+  const int64_t count = choose(self, operator, chosen, CASES_OVER_TIME);
+  for (int64_t c = 0; c < count; ++c)
+    check_growth(chosen[c]);
+}
+
+void check_together(driver *self) {
+  for (int64_t c = 0; c < self->cases.count; ++c) {
+    const oneop_operator *operator = self->cases.list[c].operator;
+    bool is_first = true;
+    for (int64_t earlier = 0; earlier < c; ++earlier)
+      is_first = is_first && self->cases.list[earlier].operator != operator;
+    if (!is_first)
+      continue;
+    if (self->phases & CALLERS)
+      check_callers(self, operator);
+    if (self->phases & MEMORY)
+      check_memory(self, operator);
+  }
+}
