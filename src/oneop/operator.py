@@ -53,6 +53,8 @@ class Operator:
         self.autocast = autocast
         self.inline = inline
         self.sharding = sharding or Words()
+        self.examples: list[Callable[[], Any]] = []
+        self.constraints: dict[str, str] = {}
         self.gradient_operator: Operator | None = None
         self.defined_in = defined_in or _file_of(function)
         self.__name__ = definition.base
@@ -120,6 +122,8 @@ class Operator:
         include_dirs: Sequence[str | Path] = (),
         libraries: Sequence[str] = (),
         march: str | None = None,
+        cuda_flags: Sequence[str] = (),
+        cuda_architectures: Sequence[str] | None = None,
     ) -> Any:
         """Decorates the function that computes the operator's gradient, and makes it the operator ``<name>_grad``.
 
@@ -140,7 +144,17 @@ class Operator:
             )
 
         def decorate(function: Callable[..., Any]) -> Operator:
-            options = _options(self.definition.name, function, dtypes, flags, include_dirs, libraries, march)
+            options = _options(
+                self.definition.name,
+                function,
+                dtypes,
+                flags,
+                include_dirs,
+                libraries,
+                march,
+                cuda_flags,
+                cuda_architectures,
+            )
             definition = gradient_definition(self.definition, function)
             sources = _kernel_paths(definition.name, function, kernels)
             with registry.lock:
@@ -154,6 +168,39 @@ class Operator:
                 )
                 registration.register(self)
             return self.gradient_operator
+
+        return decorate if function is None else decorate(function)
+
+    def example(self, function: Callable[[], Any] | None = None, /, **constraints: str) -> Any:
+        """Decorates a function that returns a call of the operator, which ``oneop check`` then looks at too.
+
+        The function returns the inputs in order, and behind them a dict of attributes if there are any. The keywords
+        say what the values of an input, of an attribute or of a dimension have to satisfy wherever calls are made up:
+        comparisons with the name in them, and ``positive``, ``nonnegative``, ``nonzero``, ``finite``, ``sorted`` and
+        ``unique``, with commas between. They count as soon as ``example`` is called, with or without a function.
+
+        Raises DefinitionError where a constraint cannot be read.
+
+        >>> import oneop, torch
+        >>> from jaxtyping import Float, Int
+        >>> from torch import Tensor
+        >>> @oneop.op("readme::pick")
+        ... def pick(x: Float[Tensor, "n m"], index: Int[Tensor, "k"]) -> Float[Tensor, "k m"]:
+        ...     return x[index.long()]
+        >>> @pick.example(index="0 <= index < n")
+        ... def twice_the_last_row():
+        ...     return torch.randn(4, 2), torch.tensor([3, 3])
+        """
+        from oneop.check.constraints import Constraints
+
+        Constraints(self.definition).add(constraints)
+        for name, text in constraints.items():
+            known = self.constraints.get(name)
+            self.constraints[name] = text if known in (None, text) else f"{known}, {text}"
+
+        def decorate(function: Callable[[], Any]) -> Callable[[], Any]:
+            self.examples.append(function)
+            return function
 
         return decorate if function is None else decorate(function)
 
@@ -243,6 +290,8 @@ def op(
     include_dirs: Sequence[str | Path] = (),
     libraries: Sequence[str] = (),
     march: str | None = None,
+    cuda_flags: Sequence[str] = (),
+    cuda_architectures: Sequence[str] | None = None,
     autocast: str = "promote",
     inline: bool = False,
     independent: Sequence[str] = (),
@@ -251,14 +300,17 @@ def op(
     """Decorates an annotated function, the reference, and makes it the operator ``name`` (``"namespace::base"``).
 
     Args:
-        kernels: C or C++ sources, relative to the file of the function. The first holds the kernel function. Without
-            any, the operator runs its reference.
+        kernels: C, C++ and CUDA (.cu) sources, relative to the file of the function. The first of each device holds its
+            kernel function. Without any for the device of a call, the operator runs its reference.
         onnx_name: the ONNX operator type; ``ScaledLinear`` for ``scaled_linear`` if not given.
         layout: ``"contiguous"`` inputs for the kernels (copies are made where needed), or ``"strided"`` as they are.
         native_only: the function has no body; there is no reference.
         dtypes: those that the kernels are written for; all that the annotations admit but float16 and bfloat16 if not
             given. Other dtypes run the reference.
         flags, include_dirs, libraries: for the compiler and linker. ``march="native"`` builds for this machine only.
+        cuda_flags: for nvcc alone, such as ``["--use_fast_math"]``.
+        cuda_architectures: the GPUs that CUDA kernels are compiled for, ``["80", "90"]``; all that are in use, from 75
+            on, if not given. ``$ONEOP_CUDA_ARCHITECTURES`` overrides it.
         autocast: what ``torch.autocast`` does with float16, bfloat16 and float32 inputs that share a dtype variable:
             ``"promote"`` to the widest that is given, ``"lower"`` to autocast's dtype, or ``"float32"``.
         inline: without kernels only; ``torch.compile`` sees the reference instead of one opaque operator, and may fuse
@@ -299,7 +351,9 @@ def op(
             )
         if inline and kernels:
             raise DefinitionError(f"{name}: inline=True is for operators without kernels. Remove it, or the kernels.")
-        options = _options(name, function, dtypes, flags, include_dirs, libraries, march)
+        options = _options(
+            name, function, dtypes, flags, include_dirs, libraries, march, cuda_flags, cuda_architectures
+        )
         sources = _kernel_paths(name, function, kernels)
         return Operator(
             definition,
@@ -323,8 +377,17 @@ def _options(
     include_dirs: Sequence[str | Path],
     libraries: Sequence[str],
     march: str | None,
+    cuda_flags: Sequence[str],
+    cuda_architectures: Sequence[str] | None,
 ) -> KernelOptions:
-    lists = {"dtypes": dtypes, "flags": flags, "include_dirs": include_dirs, "libraries": libraries}
+    lists = {
+        "dtypes": dtypes,
+        "flags": flags,
+        "include_dirs": include_dirs,
+        "libraries": libraries,
+        "cuda_flags": cuda_flags,
+        "cuda_architectures": cuda_architectures,
+    }
     for word, value in lists.items():
         if isinstance(value, str | Path):
             raise DefinitionError(f"{name}: {word} is {str(value)!r}; it is a list. Write {word}=[{str(value)!r}].")
@@ -340,6 +403,8 @@ def _options(
         include_dirs=tuple(folder / path for path in include_dirs),
         libraries=tuple(libraries),
         march=march,
+        cuda_flags=tuple(cuda_flags),
+        cuda_architectures=None if cuda_architectures is None else tuple(map(str, cuda_architectures)),
     )
 
 

@@ -54,6 +54,10 @@ _INSTALL: dict[Language, str] = {
     "c++": "Debian or Ubuntu: `apt-get install g++`; Fedora: `dnf install gcc-c++`; macOS: `xcode-select --install`",
     "cuda": "the CUDA toolkit, https://developer.nvidia.com/cuda-downloads; its bin folder belongs on PATH",
 }
+NO_NVCC = (
+    "no CUDA compiler was found (nvcc is not on PATH, and neither $CUDA_HOME/bin nor $CUDA_PATH/bin has it). Install"
+    f" one ({_INSTALL['cuda']}), or set $NVCC to the one to use."
+)
 _QUESTIONS: dict[Language, tuple[tuple[str, ...], ...]] = {
     "c": (("--version",),),
     "c++": (("--version",),),
@@ -126,7 +130,7 @@ def cuda_architectures(compiler: Compiler, chosen: Sequence[str] | None, title: 
         if match is None or match[1].rstrip("af") not in known:
             raise BuildError(
                 f"cannot build {title}: {source} names the GPU architecture `{word}`, and {compiler.name} knows "
-                f"{', '.join(known)}. Name some of these, such as 80 or 90+PTX, or install a CUDA toolkit that knows it."
+                f"{', '.join(known)}. Name some of these, such as 80 or 90+PTX, or install a toolkit that knows it."
             )
         pairs.append((match[1], plain != word))
     if not any(translated for _, translated in pairs):
@@ -157,10 +161,7 @@ def _command(language: Language) -> tuple[tuple[str, ...], str | None]:
     if found is not None:
         return (os.path.abspath(found),), None
     if language == "cuda":
-        raise BuildError(
-            "no CUDA compiler was found (nvcc is not on PATH, and neither $CUDA_HOME/bin nor $CUDA_PATH/bin has it). "
-            f"Install one ({_INSTALL[language]}), or set $NVCC to the one to use."
-        )
+        raise BuildError(NO_NVCC)
     raise BuildError(
         f"no {_TITLE[language]} compiler was found ({', '.join(_CANDIDATES[language])} are not on PATH). "
         f"Install one ({_INSTALL[language]}), or set ${variable} to the one to use."

@@ -399,7 +399,7 @@ class Kernel:
 
     @property
     def is_cuda(self) -> bool:
-        return self.spec.language == "cuda"
+        return self.spec.device == "cuda"
 
     @property
     def source_name(self) -> str:

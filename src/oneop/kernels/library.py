@@ -47,8 +47,9 @@ def kernel_library(
 ) -> Library:
     """One library with all these kernels, which exports ``oneop_library_v1`` and nothing else.
 
-    Specs are of one device or of several; those of one operator make one entry of the library's table. A target that wraps kernels adds its own units and headers, and the symbols they export. ``title`` and ``stem``
-    default to the name of the first source.
+    Specs are of one device or of several; those of one operator make one entry of the library's table. A target that
+    wraps kernels adds its own units and headers, and the symbols they export. ``title`` and ``stem`` default to the
+    name of the first source.
     """
     specs = tuple(specs)
     _check(specs)

@@ -21,6 +21,9 @@
 #ifndef __cplusplus
 #include <stdbool.h>
 #endif
+#ifdef __CUDACC__
+#include <cuda_runtime.h>
+#endif
 
 #ifdef __cplusplus
 extern "C" {

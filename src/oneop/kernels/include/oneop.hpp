@@ -4,10 +4,6 @@
 
 #include "oneop.h"
 
-#if defined(__CUDACC__)
-#include <cuda_runtime.h>
-#endif
-
 #include <atomic>
 #include <cstdint>
 #include <exception>

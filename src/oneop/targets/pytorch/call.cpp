@@ -30,8 +30,8 @@ using torch::jit::Stack;
 
 // ---- Hooks -----------------------------------------------------------------------------------------------------------
 
-PyObject *call_error = nullptr;       // oneop.errors.CallError
-PyObject *prepare_function = nullptr; // from an operator's name
+PyObject *call_error = nullptr;                                         // oneop.errors.CallError
+PyObject *prepare_function = nullptr, *prepare_cuda_function = nullptr; // from an operator's name
 PyObject *push_function = nullptr, *pop_function = nullptr, *wrap_function = nullptr, *unwrap_function = nullptr;
 
 struct Gil {
@@ -55,13 +55,16 @@ struct Gil {
   throw_python_error();
 }
 
-void prepare(const char *name) {
+void call_with_name(PyObject *function, const char *name) {
   const Gil gil;
-  PyObject *result = PyObject_CallFunction(prepare_function, "s", name);
+  PyObject *result = PyObject_CallFunction(function, "s", name);
   if (!result)
     throw_python_error();
   Py_DECREF(result);
 }
+
+void prepare(const char *name) { call_with_name(prepare_function, name); }
+void prepare_cuda(const char *name) { call_with_name(prepare_cuda_function, name); }
 
 int64_t push_level() {
   const Gil gil;
@@ -97,7 +100,7 @@ Tensor with_level(PyObject *function, const Tensor &tensor, int64_t level) {
 Tensor wrap_in_level(const Tensor &tensor, int64_t level) { return with_level(wrap_function, tensor, level); }
 Tensor unwrap_from_level(const Tensor &tensor, int64_t level) { return with_level(unwrap_function, tensor, level); }
 
-const oneop_torch_hooks hooks = {fail, prepare, push_level, pop_level, wrap_in_level, unwrap_from_level};
+const oneop_torch_hooks hooks = {fail, prepare, prepare_cuda, push_level, pop_level, wrap_in_level, unwrap_from_level};
 
 // ---- What a call is made of ------------------------------------------------------------------------------------------
 
@@ -498,12 +501,13 @@ PyObject *create(PyObject *, PyObject *arguments) {
   }
 }
 
-// hooks(CallError, prepare, push, pop, wrap, unwrap) -> the address of the hooks
+// hooks(CallError, prepare, prepare CUDA, push, pop, wrap, unwrap) -> the address of the hooks
 PyObject *make_hooks(PyObject *, PyObject *arguments) {
-  if (!PyArg_ParseTuple(arguments, "OOOOOO", &call_error, &prepare_function, &push_function, &pop_function,
-                        &wrap_function, &unwrap_function))
+  if (!PyArg_ParseTuple(arguments, "OOOOOOO", &call_error, &prepare_function, &prepare_cuda_function, &push_function,
+                        &pop_function, &wrap_function, &unwrap_function))
     return nullptr;
-  for (PyObject *object : {call_error, prepare_function, push_function, pop_function, wrap_function, unwrap_function})
+  for (PyObject *object : {call_error, prepare_function, prepare_cuda_function, push_function, pop_function,
+                           wrap_function, unwrap_function})
     Py_INCREF(object);
   return PyLong_FromVoidPtr(const_cast<oneop_torch_hooks *>(&hooks));
 }

@@ -11,6 +11,8 @@ struct oneop_torch_hooks {
   void (*fail)(const char *message);
   // Builds and attaches the kernels of an operator that was defined again.
   void (*prepare)(const char *name);
+  // Builds an operator's CUDA kernels and attaches them, or says that there are none.
+  void (*prepare_cuda)(const char *name);
   // torch.func's levels. Only Python can reach them: torch ships their C++ headers without one they include.
   int64_t (*push_level)();
   void (*pop_level)();

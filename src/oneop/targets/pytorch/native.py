@@ -1,9 +1,13 @@
 """Builds the kernels of an operator at its first call and hands them to the C++ runtime."""
 
+import functools
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oneop import registry
 from oneop.errors import DefinitionError
+from oneop.kernels.compilers import NO_NVCC, has_cuda_compiler
+from oneop.kernels.console import say
 
 if TYPE_CHECKING:
     from oneop.operator import Operator
@@ -22,6 +26,38 @@ def prepare(operator: "Operator") -> Any:
         if name not in attached:
             _attach(registry.operators()[name])  # another thread may have defined it again
         return attached[name]
+
+
+def prepare_cuda(operator: "Operator") -> None:
+    """Builds and attaches the CUDA kernels of an operator, for its first call on a GPU."""
+    from oneop.targets.pytorch import runtime
+
+    with registry.lock:
+        runtime.attach_cuda(operator.definition.name, cuda_library(operator))
+
+
+def cuda_library(operator: "Operator") -> Path | None:
+    """The CUDA kernels of an operator's file; None where there is no nvcc: the references run on GPUs then.
+
+    They have a library of their own: a call on the CPU does not wait for nvcc, and needs none.
+    """
+    from oneop.kernels.building import build
+    from oneop.kernels.library import kernel_library
+
+    if not has_cuda_compiler():
+        _say_without_nvcc(operator.defined_in)
+        return None
+    together = registry.compiled_together(item for item in registry.defined_with(operator) if _on_cuda(item))
+    return build(kernel_library([item.kernel_spec("cuda") for item in together if _on_cuda(item)]))
+
+
+def _on_cuda(operator: "Operator") -> bool:
+    return "cuda" in operator.devices
+
+
+@functools.cache
+def _say_without_nvcc(file: str) -> None:
+    say(f"the CUDA kernels of {Path(file).name} are not built, and its references run on the GPU: {NO_NVCC}")
 
 
 def serves(name: str) -> bool:
@@ -58,6 +94,11 @@ def _attach(operator: "Operator") -> None:
     name = operator.definition.name
     registration.remove_stub(name)
     attached[name] = runtime.attach(
-        operator.definition, library, gradient, output_type=operator.output_type, fallback=operator.call_torch
+        operator.definition,
+        library,
+        gradient,
+        cuda=_on_cuda(operator),
+        output_type=operator.output_type,
+        fallback=operator.call_torch,
     )
     _served.add(name)

@@ -1,7 +1,8 @@
 // The PyTorch runtime: one library that serves every operator, as boxed kernels over the C table in oneop.h.
 //
 // For each operator it registers two kernels with torch's dispatcher. `Compute` (CompositeExplicitAutograd) checks the
-// inputs, lets the kernel library work out the shapes, allocates and runs; whatever has no kernel goes to the operator's
+// inputs, lets the kernel library work out the shapes, allocates and runs, on the CPU or on a GPU (it is compiled with
+// any build of torch, and knows CUDA as a kind of device only); whatever has no kernel goes to the operator's
 // twin NAME_reference. `Differentiate` (Autograd) records one generic node, which calls the gradient operator or
 // differentiates the reference. Nothing here knows Python, so that C++ programs can load it too; where there is Python,
 // call.cpp lends what hooks.h lists.
@@ -18,9 +19,12 @@
 #include <vector>
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/Functions.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/saved_variable.h>
@@ -174,7 +178,15 @@ struct GradientPlan {
   std::vector<int32_t> results;       // the input each of its results belongs to
 };
 
-// One operator with one kernel library. Immutable, and never freed: calls and graphs may hold it.
+// A kernel of a library's table, and the dtypes it is for: one a dtype variable.
+struct Kernel {
+  oneop_function run;
+  std::vector<ScalarType> types;
+};
+using Kernels = std::vector<Kernel>;
+const Kernels no_kernels;
+
+// One operator with its kernel library. Immutable, but for `cuda`, and never freed: calls and graphs may hold it.
 struct Binding {
   std::string name, fingerprint, library, gradient_name;
   bool strided = false, native_only = false;
@@ -185,7 +197,9 @@ struct Binding {
   std::vector<OutputFacts> outputs;
 
   const oneop_operator *table = nullptr;
-  std::vector<std::vector<ScalarType>> kernel_types; // one row a kernel of the table
+  Kernels cpu;
+  bool asks_for_cuda = false; // there are CUDA kernels, in a library of their own that the first call on a GPU builds
+  mutable std::atomic<const Kernels *> cuda{nullptr}; // NULL before that
   std::optional<OperatorHandle> reference;
   std::optional<GradientPlan> gradient;
   std::string node_name;
@@ -268,6 +282,11 @@ struct Inputs {
   std::optional<c10::Device> device;
 
   bool on_cpu() const { return !device || device->is_cpu(); }
+  oneop_device oneop_device_of() const {
+    if (on_cpu())
+      return {1, 0};
+    return {2, device->index()};
+  }
 };
 
 void check_dtype(const Binding &self, Inputs &in, Arguments arguments, size_t input, size_t position,
@@ -512,7 +531,8 @@ struct Call {
   Small<ScalarType, 4> types; // of the outputs, one an element type
   Small<int64_t, 16> dims;
   Small<void *, 4> scratch;
-  std::mutex mutex; // guards message
+  Small<Tensor, 2> device_scratch; // from torch's allocator, which knows what the stream still works on
+  std::mutex mutex;                // guards message
   std::string message;
 
   explicit Call(const Binding &binding);
@@ -546,6 +566,23 @@ void Call::check(int status) {
   fail_call(message.compare(0, self.name.size(), self.name) == 0 ? message : text(self.name, ": ", message));
 }
 
+Tensor empty_on(c10::Device device, at::IntArrayRef sizes, ScalarType type) {
+  if (device.is_cpu())
+    return Tensor(at::detail::empty_cpu(sizes, type, false, std::nullopt));
+  return at::empty(sizes, at::TensorOptions().dtype(type).device(device));
+}
+
+// NULL where there is none; the kernel then says so.
+void *device_scratch(Call &call, size_t bytes) noexcept {
+  try {
+    const auto size = static_cast<int64_t>(std::min<size_t>(bytes ? bytes : 1, INT64_MAX));
+    call.device_scratch.push_back(empty_on(*call.in.device, {size}, ScalarType::Byte));
+    return call.device_scratch.back().mutable_data_ptr();
+  } catch (...) {
+    return nullptr;
+  }
+}
+
 extern "C" {
 void host_parallel_for(oneop_context *, int64_t begin, int64_t end, int64_t grain,
                        void (*body)(void *, int64_t, int64_t), void *data) {
@@ -554,6 +591,8 @@ void host_parallel_for(oneop_context *, int64_t begin, int64_t end, int64_t grai
 
 void *host_scratch(oneop_context *context, size_t bytes) {
   constexpr size_t alignment = 64;
+  if (!Call::of(context).in.on_cpu())
+    return device_scratch(Call::of(context), bytes);
   if (bytes > SIZE_MAX - alignment)
     return nullptr;
   void *memory = nullptr;
@@ -589,7 +628,7 @@ size_t first_view(const Call &call, size_t output) {
 void allocate(Call &call, size_t output, size_t view, at::IntArrayRef sizes) {
   const auto type = call.types[static_cast<size_t>(call.self.outputs[output].element)];
   auto &tensor = call.outputs[view];
-  tensor = Tensor(at::detail::empty_cpu(sizes, type, false, std::nullopt));
+  tensor = empty_on(call.in.device.value_or(c10::kCPU), sizes, type);
   call.out_views[view].data = tensor.mutable_data_ptr();
 }
 
@@ -693,17 +732,32 @@ void infer(Call &call, Arguments arguments) {
   call.check(self.table->shapes(&described));
 }
 
-// The kernel for the call's dtypes. An element type that only absent inputs have takes the kernel's.
-const oneop_kernel *pick_kernel(Call &call) {
-  const auto &self = call.self;
-  for (size_t k = 0; k < self.kernel_types.size(); ++k) {
-    const auto &types = self.kernel_types[k];
+// The kernels for a device of CUDA's: where nobody has asked yet, Python builds them, or says that there are none.
+const Kernels &cuda_kernels(const Binding &self) {
+  const auto *found = self.cuda.load(std::memory_order_acquire);
+  if (C10_LIKELY(found != nullptr))
+    return *found;
+  python.load(std::memory_order_acquire)->prepare_cuda(self.name.c_str());
+  found = self.cuda.load(std::memory_order_acquire);
+  return found ? *found : no_kernels; // the operator was defined again meanwhile
+}
+
+const Kernels &kernels_for(const Binding &self, const Inputs &in) {
+  if (C10_LIKELY(in.on_cpu()))
+    return self.cpu;
+  return in.device->is_cuda() ? cuda_kernels(self) : no_kernels;
+}
+
+// The kernel for the call's device and dtypes. An element type that only absent inputs have takes the kernel's.
+const Kernel *pick_kernel(Call &call, const Kernels &kernels) {
+  for (const auto &kernel : kernels) {
+    const auto &types = kernel.types;
     bool fits = true;
     for (size_t e = 0; fits && e < types.size(); ++e)
       fits = call.in.types[e] == types[e] || call.in.types[e] == ScalarType::Undefined;
     if (fits) {
       call.types.assign(types.begin(), types.end());
-      return &self.table->kernels[k];
+      return &kernel;
     }
   }
   return nullptr;
@@ -828,18 +882,51 @@ void call_reference(const Binding &self, Stack &stack, const char *why) {
 
 // ---- Kernels of the dispatcher ---------------------------------------------------------------------------------------
 
+// Torch's current stream of a GPU. Builds for CUDA say it through their stable C interface; any other has a guard for its
+// kind of device.
+void *current_stream(c10::Device device) {
+  using Get = int32_t (*)(int32_t, void **);
+  static const auto get = [] {
+    void *library = dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD);
+    return library ? reinterpret_cast<Get>(dlsym(library, "aoti_torch_get_current_cuda_stream")) : nullptr;
+  }();
+  void *stream = nullptr;
+  if (get && get(device.index(), &stream) == 0)
+    return stream;
+  return c10::impl::VirtualGuardImpl(device.type()).getStream(device).native_handle();
+}
+
+void run_kernel(Call &call, const Kernel &kernel, Arguments arguments) {
+  provide_data(call.self, arguments, call.in);
+  allocate_outputs(call);
+  const auto described = call.described();
+  call.check(kernel.run(&described));
+}
+
+// The same on a GPU: on its current stream, with the device current for whatever allocates or copies.
+void run_on_device(Call &call, const Kernel &kernel, Arguments arguments) {
+  const c10::DeviceGuard guard(*call.in.device);
+  const auto device = call.in.oneop_device_of();
+  for (auto &tensor : call.in.tensors)
+    tensor.device = device;
+  for (auto &tensor : call.out_views)
+    tensor.device = device;
+  call.context.stream = current_stream(*call.in.device);
+  run_kernel(call, kernel, arguments);
+}
+
 void compute(const Binding &self, Stack &stack) {
   Call call(self);
   const auto arguments = torch::jit::last(stack, self.arguments());
   infer(call, arguments);
-  const auto *kernel = call.in.on_cpu() ? pick_kernel(call) : nullptr;
+  const auto *kernel = pick_kernel(call, kernels_for(self, call.in));
   if (C10_UNLIKELY(!kernel))
     return call_reference(
         self, stack, call.in.on_cpu() ? "there is no kernel for these dtypes" : "there is no kernel for this device");
-  provide_data(self, arguments, call.in);
-  allocate_outputs(call);
-  const auto described = call.described();
-  call.check(kernel->run(&described));
+  if (C10_LIKELY(call.in.on_cpu()))
+    run_kernel(call, *kernel, arguments);
+  else
+    run_on_device(call, *kernel, arguments);
   check_unknown_sizes(call);
   push_outputs(call, stack);
 }
@@ -1216,6 +1303,8 @@ std::unique_ptr<Binding> parse(const char *description) {
       binding->gradient_name = words.at(1);
     else if (key == "strided")
       binding->strided = true;
+    else if (key == "cuda")
+      binding->asks_for_cuda = true;
     else if (key == "native_only")
       binding->native_only = true;
     else if (key == "element")
@@ -1232,62 +1321,70 @@ std::unique_ptr<Binding> parse(const char *description) {
   return binding;
 }
 
-[[noreturn]] void refuse_library(const Binding &self, const std::string &problem) {
-  throw AttachError(text(self.name, ": ", self.library, " ", problem, " Build it again."));
+[[noreturn]] void refuse_library(const Binding &self, const std::string &path, const std::string &problem) {
+  throw AttachError(text(self.name, ": ", path, " ", problem, " Build it again."));
 }
 
 // The library stays open for the life of the process: graphs and threads may be inside it.
-const oneop_library *open_library(const Binding &self) {
-  void *handle = dlopen(self.library.c_str(), RTLD_NOW | RTLD_LOCAL);
+const oneop_library *open_library(const Binding &self, const std::string &path) {
+  void *handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle) {
     const char *reason = dlerror();
-    refuse_library(self, text("cannot be loaded: ", reason ? reason : "no reason given", "."));
+    refuse_library(self, path, text("cannot be loaded: ", reason ? reason : "no reason given", "."));
   }
   const auto table = reinterpret_cast<oneop_library_function>(dlsym(handle, ONEOP_LIBRARY_SYMBOL));
   if (!table)
-    refuse_library(self, "is not a kernel library: it has no function " ONEOP_LIBRARY_SYMBOL ".");
+    refuse_library(self, path, "is not a kernel library: it has no function " ONEOP_LIBRARY_SYMBOL ".");
   return table();
 }
 
-const oneop_operator *find_table(const Binding &self, const oneop_library *library) {
+const oneop_operator *find_table(const Binding &self, const std::string &path, const oneop_library *library) {
   if (library->abi_version != ONEOP_ABI_VERSION)
     refuse_library(
-        self, text("has ABI version ", library->abi_version, "; this oneop reads version ", ONEOP_ABI_VERSION, "."));
+        self, path,
+        text("has ABI version ", library->abi_version, "; this oneop reads version ", ONEOP_ABI_VERSION, "."));
   std::string others;
   for (int32_t i = 0; i < library->n_operators; ++i) {
     if (self.name == library->operators[i].name)
       return &library->operators[i];
     others += text(others.empty() ? "" : ", ", library->operators[i].name);
   }
-  refuse_library(self, text("does not hold it; it holds ", others.empty() ? "nothing" : others, "."));
+  refuse_library(self, path, text("does not hold it; it holds ", others.empty() ? "nothing" : others, "."));
 }
 
-void check_table(const Binding &self, const oneop_operator &table) {
+void check_table(const Binding &self, const std::string &path, const oneop_operator &table) {
   if (self.fingerprint != table.fingerprint)
-    refuse_library(self, text("was built from another definition: its fingerprint is ", table.fingerprint,
-                              ", the definition's is ", self.fingerprint, "."));
+    refuse_library(self, path,
+                   text("was built from another definition: its fingerprint is ", table.fingerprint,
+                        ", the definition's is ", self.fingerprint, "."));
   const bool fits = static_cast<size_t>(table.n_inputs) == self.inputs.size() &&
                     static_cast<size_t>(table.n_outputs) == self.outputs.size() &&
                     static_cast<size_t>(table.n_attributes) == self.attributes.size() &&
                     static_cast<size_t>(table.n_dtypes) == self.elements.size() && table.n_dims >= 0;
   if (!fits)
-    refuse_library(self,
+    refuse_library(self, path,
                    text("counts ", table.n_inputs, " inputs, ", table.n_outputs, " outputs, ", table.n_attributes,
                         " attributes and ", table.n_dtypes, " dtype variables; the definition has ", self.inputs.size(),
                         ", ", self.outputs.size(), ", ", self.attributes.size(), " and ", self.elements.size(), "."));
 }
 
-void read_kernels(Binding &self) {
-  for (int32_t k = 0; k < self.table->n_kernels; ++k) {
-    const auto &kernel = self.table->kernels[k];
-    std::vector<ScalarType> types;
-    if (kernel.device_type == 1)
-      for (int32_t e = 0; e < self.table->n_dtypes; ++e)
-        types.push_back(scalar_type(kernel.dtypes[e]));
-    else
-      types.assign(self.elements.size(), ScalarType::NumOptions); // fits no call
-    self.kernel_types.push_back(std::move(types));
+Kernels read_kernels(const oneop_operator &table, int32_t device_type) {
+  Kernels found;
+  for (int32_t k = 0; k < table.n_kernels; ++k) {
+    const auto &kernel = table.kernels[k];
+    if (kernel.device_type != device_type)
+      continue;
+    auto &row = found.emplace_back(Kernel{kernel.run, {}});
+    for (int32_t e = 0; e < table.n_dtypes; ++e)
+      row.types.push_back(scalar_type(kernel.dtypes[e]));
   }
+  return found;
+}
+
+// Kept for good, as everything that a call may be using.
+void keep_cuda(const Binding &self, const oneop_operator *table) {
+  const auto *found = table ? new Kernels(read_kernels(*table, 2)) : &no_kernels;
+  self.cuda.store(found, std::memory_order_release);
 }
 
 OperatorHandle find_operator(const Binding &self, const std::string &name) {
@@ -1333,9 +1430,11 @@ GradientPlan plan_gradient(const Binding &self) {
 std::unique_ptr<Binding> bind(const char *description, const oneop_library *own) {
   auto self = parse(description);
   self->served = own != nullptr;
-  self->table = find_table(*self, own ? own : open_library(*self));
-  check_table(*self, *self->table);
-  read_kernels(*self);
+  self->table = find_table(*self, self->library, own ? own : open_library(*self, self->library));
+  check_table(*self, self->library, *self->table);
+  self->cpu = read_kernels(*self->table, 1);
+  if (!self->asks_for_cuda)
+    keep_cuda(*self, self->table); // all in one library, or none
   const auto &schema = find_operator(*self, self->name).schema();
   if (schema.arguments().size() != self->arguments() || schema.returns().size() != self->outputs.size())
     throw AttachError(text(self->name, ": its schema does not fit its definition: ", toString(schema), "."));
@@ -1384,6 +1483,21 @@ void attach(const char *description, const oneop_library *own = nullptr) {
     register_kernels(name, entry.get());
 }
 
+// The library of an operator's CUDA kernels; without a path there is none, and the reference runs on GPUs.
+void attach_cuda(const std::string &name, const std::string &path) {
+  const std::lock_guard<std::mutex> lock(entries().mutex);
+  const auto found = entries().found.find(name);
+  const auto *binding = found == entries().found.end() ? nullptr : found->second->binding.load();
+  if (!binding)
+    return; // it was taken out; the next one asks again
+  const oneop_operator *table = nullptr;
+  if (!path.empty()) {
+    table = find_table(*binding, path, open_library(*binding, path));
+    check_table(*binding, path, *table);
+  }
+  keep_cuda(*binding, table);
+}
+
 void detach(const std::string &name) {
   const std::lock_guard<std::mutex> lock(entries().mutex);
   const auto found = entries().found.find(name);
@@ -1428,6 +1542,11 @@ extern "C" {
 // Attaches one operator's kernels. Returns NULL, or why not (valid until this thread's next call).
 ONEOP_EXPORT const char *oneop_torch_attach(const char *description) {
   return reported([&] { attach(description); });
+}
+
+// Gives an attached operator the library of its CUDA kernels, or none (an empty path). Returns as above.
+ONEOP_EXPORT const char *oneop_torch_attach_cuda(const char *name, const char *library) {
+  return reported([&] { attach_cuda(name, library); });
 }
 
 // Takes an operator's kernels away: its next call asks for new ones, through the hooks. Calls that run go on.

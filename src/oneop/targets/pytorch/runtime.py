@@ -3,6 +3,7 @@
 import ctypes
 import importlib.machinery
 import importlib.util
+import os
 import sys
 import sysconfig
 import time
@@ -38,18 +39,20 @@ def attach(
     library: Path,
     gradient: str | None,
     *,
+    cuda: bool = False,
     output_type: type | None = None,
     fallback: Callable[..., Any] | None = None,
 ) -> NativeCall:
     """Registers the kernels in ``library`` for an operator whose schema torch has, and returns its fast call.
 
-    ``gradient`` names the gradient operator; None derives the gradient from the reference. ``output_type`` is the
+    ``gradient`` names the gradient operator; None derives the gradient from the reference. ``cuda`` says that there are
+    CUDA kernels as well, which the first call on a GPU gets from ``native.prepare_cuda``. ``output_type`` is the
     NamedTuple that several outputs come in. What the fast call does not serve itself (subclasses, modes, wrong
     arguments) goes to ``fallback``; the default is the operator in ``torch.ops``. May be called again for the same
     operator with another library. Raises BuildError where the library is not of this definition.
     """
     runtime = _runtime()
-    problem = runtime.attach(describe(definition, library, gradient).encode())
+    problem = runtime.attach(describe(definition, library, gradient, cuda=cuda).encode())
     if problem is not None:
         raise BuildError(problem.decode(errors="replace"))
     if fallback is None:
@@ -59,12 +62,22 @@ def attach(
     return call
 
 
+def attach_cuda(name: str, library: Path | None) -> None:
+    """Gives an operator that ``attach`` has seen the library of its CUDA kernels; None: there is none.
+
+    Raises BuildError where the library is not of the operator's definition.
+    """
+    problem = _runtime().attach_cuda(name.encode(), b"" if library is None else os.fsencode(library))
+    if problem is not None:
+        raise BuildError(problem.decode(errors="replace"))
+
+
 def detach(name: str) -> None:
     """Takes away the kernels of an operator that ``attach`` gave it: its next call asks ``native`` for new ones."""
     _runtime().detach(name.encode())
 
 
-def describe(definition: Definition, library: Path, gradient: str | None) -> str:
+def describe(definition: Definition, library: Path, gradient: str | None, *, cuda: bool = False) -> str:
     """The operator as ``oneop_torch_attach`` reads it: one fact a line, words separated by tabs."""
     elements = [element.name for element in definition.elements]
     lines: list[Sequence[object]] = [
@@ -73,6 +86,7 @@ def describe(definition: Definition, library: Path, gradient: str | None) -> str
         ("library", library),
         *([("gradient", gradient)] if gradient is not None else []),
         *([("strided",)] if definition.layout == "strided" else []),
+        *([("cuda",)] if cuda else []),
         *([("native_only",)] if definition.native_only else []),
         *(("element", item.name, *(dtype.name for dtype in item.dtypes)) for item in definition.elements),
         *(_input_line(item, elements) for item in definition.inputs),
@@ -113,6 +127,7 @@ def _attribute_row(item: Attribute) -> tuple[object, ...]:
 @dataclass(frozen=True)
 class _Runtime:
     attach: Callable[[bytes], bytes | None]
+    attach_cuda: Callable[[bytes, bytes], bytes | None]
     detach: Callable[[bytes], None]
     module: ModuleType
 
@@ -123,6 +138,8 @@ def _runtime() -> _Runtime:
     core = ctypes.CDLL(str(core_path))
     attach = core.oneop_torch_attach
     attach.argtypes, attach.restype = [ctypes.c_char_p], ctypes.c_char_p
+    attach_cuda = core.oneop_torch_attach_cuda
+    attach_cuda.argtypes, attach_cuda.restype = [ctypes.c_char_p, ctypes.c_char_p], ctypes.c_char_p
     detach = core.oneop_torch_detach
     detach.argtypes, detach.restype = [ctypes.c_char_p], None
     module = _load(module_path)
@@ -133,19 +150,26 @@ def _runtime() -> _Runtime:
         module.hooks(
             CallError,
             _prepare,
+            _prepare_cuda,
             levels._grad_increment_nesting,
             levels._grad_decrement_nesting,
             levels._wrap_for_grad,
             levels._unwrap_for_grad,
         )
     )
-    return _Runtime(attach, detach, module)
+    return _Runtime(attach, attach_cuda, detach, module)
 
 
 def _prepare(name: str) -> None:
     from oneop.targets.pytorch import native  # which imports this module
 
     native.prepare(registry.operators()[name])
+
+
+def _prepare_cuda(name: str) -> None:
+    from oneop.targets.pytorch import native
+
+    native.prepare_cuda(registry.operators()[name])
 
 
 def _load(path: Path) -> ModuleType:
