@@ -1,0 +1,179 @@
+"""Who keeps a graph alive: the variable, attribute or closure that leads to it, and the line that fills it."""
+
+import gc
+import inspect
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import CellType, FrameType, FunctionType, ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from oneop.epochs.collector import live_tensors
+from oneop.epochs.graphs import step_of, walk
+from oneop.epochs.records import Place
+from oneop.epochs.sources import filling_line
+
+DEEPEST = 5
+"""How many containers inside each other are followed from a tensor to a name."""
+
+MOST_TENSORS, MOST_CONTAINERS = 5_000, 8
+
+FEWEST_STEPS = 3
+"""The variables of a loop hold the graph of its last step, or of the last two, as they should."""
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A name from which graphs are reached: through how many tensors, and of how many watched steps."""
+
+    place: Place
+    tensors: int
+    steps: int
+
+
+def holders_of_graphs(model: nn.Module, frame: FrameType | None) -> tuple[Holder, ...]:
+    """Those names, the one that keeps most first. ``frame``: where the user's variables are looked for."""
+    keeping = _keeping_tensors()
+    holders = list(_Search(model, frame).holders(keeping)) if keeping else []
+    most = max((holder.steps for holder in holders), default=0)
+    grave = [holder for holder in holders if holder.steps >= max(FEWEST_STEPS, most / 4)]
+    return tuple(sorted(grave, key=lambda holder: -holder.steps)[:4])
+
+
+def _keeping_tensors() -> list[tuple[Tensor, set[int]]]:
+    """Tensors whose graph has watched nodes, and the steps of those that were reached from no tensor before it.
+
+    The youngest come first: a running value reaches the losses that it is made of, and is younger.
+    """
+    found = []
+    seen: set[Any] = set()
+    tensors = [tensor for tensor in live_tensors() if tensor.grad_fn is not None]
+    for tensor in reversed(tensors[-MOST_TENSORS:]):
+        steps = {step for node in walk([tensor.grad_fn], seen) if (step := step_of(node)) is not None}
+        if steps:
+            found.append((tensor, steps))
+    return found
+
+
+class _Search:
+    """From tensors upwards, through what refers to them, to something that has a name."""
+
+    def __init__(self, model: nn.Module, frame: FrameType | None) -> None:
+        self._modules = {id(module): name for name, module in model.named_modules()}
+        self._frames = [(current, dict(current.f_locals)) for current in _frames(frame)]
+
+    def holders(self, keeping: list[tuple[Tensor, set[int]]]) -> Iterator[Holder]:
+        steps = {id(tensor): of for tensor, of in keeping}
+        for tensor, of in keeping:
+            place = self._variable(tensor)
+            if place is not None:
+                yield Holder(place, 1, len(of))
+        containers = []
+        for container in gc.get_referrers(*[tensor for tensor, _ in keeping]):
+            inside = [item for item in gc.get_referents(container) if id(item) in steps]
+            if inside and not self._is_own(container):
+                containers.append((len(set().union(*(steps[id(item)] for item in inside))), container, inside[-1]))
+        containers.sort(key=lambda entry: -entry[0])
+        for count, container, item in containers[:MOST_CONTAINERS]:
+            place = self._named(container, item, DEEPEST) if count >= FEWEST_STEPS else None
+            if place is not None:
+                yield Holder(place, _with_graph(container), count)
+
+    def _named(self, container: Any, item: Any, depth: int) -> Place | None:
+        """The name of a container that holds ``item``, or of one further up."""
+        if isinstance(container, CellType):
+            return self._closure(container)
+        if isinstance(container, dict):
+            key = next((key for key, value in container.items() if value is item), None)
+            place = self._global(container, key) or self._owned(container, key)
+            if place is not None:
+                return place
+        elif not isinstance(container, list | tuple | set | frozenset):
+            for key, value in getattr(container, "__dict__", {}).items():
+                if value is item:
+                    return self._attribute(container, key)
+        place = self._variable(container)
+        if place is not None or depth == 0:
+            return place
+        for above in gc.get_referrers(container):
+            if above is not container and not self._is_own(above):
+                place = self._named(above, container, depth - 1)
+                if place is not None:
+                    return place
+        return None
+
+    def _variable(self, item: Any) -> Place | None:
+        """The variable of a running function, or of the top level of its file, that is this very object."""
+        for frame, variables in self._frames:
+            for name, value in variables.items():
+                if value is item:
+                    code = frame.f_code
+                    found = filling_line(code.co_filename, name, attribute=False, code=code)
+                    where = "at the top level" if code.co_name == "<module>" else f"of {code.co_qualname}()"
+                    return Place(name, f"the variable `{name}` {where}", code.co_filename, *(found or (None, None)))
+        return None
+
+    def _global(self, variables: dict[Any, Any], key: Any) -> Place | None:
+        module = sys.modules.get(str(variables.get("__name__")))
+        if module is None or module.__dict__ is not variables:
+            return None
+        file = getattr(module, "__file__", None)
+        found = filling_line(file, key, attribute=False) if file else None
+        return Place(key, f"the global variable `{key}` of {module.__name__}", file, *(found or (None, None)))
+
+    def _owned(self, variables: dict[Any, Any], key: Any) -> Place | None:
+        for owner in gc.get_referrers(variables):
+            if getattr(owner, "__dict__", None) is variables and not self._is_own(owner):
+                return self._attribute(owner, key)
+        return None
+
+    def _attribute(self, owner: Any, key: str) -> Place | None:
+        if isinstance(owner, torch._C._FunctionBase):
+            return None  # a ctx: what is kept on it has a diagnosis of its own
+        kind = owner if isinstance(owner, type) else type(owner)
+        module = self._modules.get(id(owner))
+        text = f"the attribute `{key}` of {'the class' if kind is owner else 'a'} {kind.__qualname__}"
+        for file in dict.fromkeys([_file(kind), *(frame.f_code.co_filename for frame, _ in self._frames)]):
+            found = filling_line(file, key, attribute=True) if file else None
+            if found is not None:
+                return Place(key, text, file, *found, module=module)
+        return Place(key, text, _file(kind), module=module)
+
+    def _closure(self, cell: CellType) -> Place | None:
+        for cells in gc.get_referrers(cell):
+            if not isinstance(cells, tuple):
+                continue
+            for function in gc.get_referrers(cells):
+                if isinstance(function, FunctionType) and function.__closure__ is cells:
+                    index = next(number for number, inner in enumerate(cells) if inner is cell)
+                    name, code = function.__code__.co_freevars[index], function.__code__
+                    found = filling_line(code.co_filename, name, attribute=False)
+                    owner = f"the variable `{name}` that {function.__qualname__}() closes over"
+                    return Place(name, owner, code.co_filename, *(found or (code.co_firstlineno, None)))
+        return None
+
+    def _is_own(self, item: Any) -> bool:
+        """Ours, or Python's own way of holding variables, which are looked at by their frames."""
+        return isinstance(item, FrameType | ModuleType) or type(item).__module__.startswith("oneop.epochs")
+
+
+def _with_graph(container: Any) -> int:
+    return sum(isinstance(item, Tensor) and item.grad_fn is not None for item in gc.get_referents(container))
+
+
+def _frames(frame: FrameType | None) -> Iterator[FrameType]:
+    """The user's running functions: from the block that is watched, or the loop that ended an epoch, outwards."""
+    while frame is not None:
+        if not str(frame.f_globals.get("__name__")).startswith("oneop.epochs"):
+            yield frame
+        frame = frame.f_back
+
+
+def _file(kind: type) -> str | None:
+    try:
+        return inspect.getsourcefile(kind)
+    except (OSError, TypeError):
+        return None
