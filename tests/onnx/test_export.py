@@ -126,7 +126,13 @@ def test_fallback_none_writes_the_node_alone(tmp_path: Path) -> None:
     onnx.checker.check_model(proto, full_check=True)
     assert not proto.functions
     (node,) = [node for node in proto.graph.node if node.domain == "onnx_export"]
-    assert attributes(node) == {"alpha": 2.0}
+    assert attributes(node) == {
+        "alpha": 2.0,
+        "plugin_version": "1",
+        "plugin_namespace": "",
+        "oneop_fingerprint": affine.definition.fingerprint,
+        "oneop_inputs": "1 1 1",
+    }
     assert "oneop.fingerprint.onnx_export::affine" in {item.key for item in proto.metadata_props}
     with pytest.raises(onnxruntime.capi.onnxruntime_pybind11_state.Fail, match="Affine"):
         run_onnxruntime(tmp_path / "model.onnx", EXAMPLE)

@@ -13,6 +13,7 @@ import torch
 from onnx.reference import ReferenceEvaluator
 
 import oneop
+from oneop.definition.plugins import NODE_ATTRIBUTES
 
 # A few roundings of the dtype; a sum over some ten elements has that many. float64 models differ by the 32 bits in
 # which ONNX
@@ -116,6 +117,11 @@ def attributes(node: onnx.NodeProto) -> dict[str, Any]:
             value = list(value)
         found[item.name] = value
     return found
+
+
+def own_attributes(node: onnx.NodeProto) -> dict[str, Any]:
+    """Those that the operator's definition names: without what fallback="none" adds for TensorRT."""
+    return {name: value for name, value in attributes(node).items() if name not in NODE_ATTRIBUTES}
 
 
 def require_attributes(node: onnx.NodeProto, wanted: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ import onnx_ir as ir
 from onnx_ir.passes import common
 
 from oneop.errors import ExportError
-from oneop.targets.onnx import repairing, schemas
+from oneop.targets.onnx import plugins, repairing, schemas
 from oneop.targets.onnx.bodies import Body, body_of
 from oneop.targets.onnx.calls import INPUTS, MARK, Call, Mark
 from oneop.targets.onnx.functions import FUNCTION, function_of
@@ -40,8 +40,12 @@ def complete(model: ir.Model) -> None:
             _inline(model, library)
     for node, call in calls:
         del node.meta[MARK]
-        node.meta[INPUTS] = call.input_count
-        node.resize_inputs(call.input_count)
+        count = call.input_count
+        if fallback == "none":
+            plugins.add_attributes(node, call)
+            count = plugins.input_count(call)
+        node.meta[INPUTS] = count
+        node.resize_inputs(count)
     for call in {call.definition.name: call for _, call in calls}.values():
         model.metadata_props[f"oneop.fingerprint.{call.definition.name}"] = call.definition.fingerprint
         if fallback != "inline":

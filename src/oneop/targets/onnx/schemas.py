@@ -3,6 +3,7 @@
 import onnx
 from onnx.defs import OpSchema
 
+from oneop.definition.plugins import NODE_ATTRIBUTES
 from oneop.definition.record import Attribute, Definition, Input, Output
 from oneop.errors import ExportError
 from oneop.targets.onnx import nodes
@@ -48,8 +49,17 @@ def schema(definition: Definition) -> OpSchema:
         type_constraints=[
             (element.name, [dtype.onnx_type for dtype in element.dtypes], "") for element in definition.elements
         ],
-        attributes=[_attribute(definition, item) for item in definition.attributes],
+        attributes=[*(_attribute(definition, item) for item in definition.attributes), *_for_plugins(definition)],
     )
+
+
+def _for_plugins(definition: Definition) -> list[OpSchema.Attribute]:
+    taken = {item.name for item in definition.attributes}
+    return [
+        OpSchema.Attribute(name, OpSchema.AttrType.STRING, "for TensorRT", required=False)
+        for name in NODE_ATTRIBUTES
+        if name not in taken
+    ]
 
 
 _OPTIONS = {
