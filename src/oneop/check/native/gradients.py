@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from oneop.check.cases import Case, Structure, flat
+from oneop.check.transforms import incoming
 from oneop.definition.record import NEEDS
 
 if TYPE_CHECKING:
@@ -49,13 +50,12 @@ def _gradient_case(operator: "Operator", case: Case, seed: int) -> Case | None:
     if outputs is None:
         return None
     definition = gradient.definition
-    generator = torch.Generator().manual_seed(seed)
     named = dict(zip((item.name for item in case.definition.inputs), case.inputs, strict=True))
     results = dict(zip((item.name for item in case.definition.outputs), outputs, strict=True))
     floating = [tensor for tensor in outputs if tensor.dtype.is_floating_point]
-    incoming = iter([torch.randn(t.shape, generator=generator, dtype=torch.float64).to(t.dtype) for t in floating])
+    gradients = iter([incoming(tensor, seed + index) for index, tensor in enumerate(floating)])
     inputs: list[Any] = [
-        named[item.name] if item.name in named else results[item.name] if item.name in results else next(incoming)
+        named[item.name] if item.name in named else results[item.name] if item.name in results else next(gradients)
         for item in definition.inputs
     ]
     known = dict(zip((element.name for element in case.definition.elements), case.structure.dtypes, strict=True))

@@ -195,15 +195,20 @@ class _Reader:
             return f"the kernel leaks {report.message}"
         if report.kind == "race":
             return f"two threads meet without a lock ({report.message})"
-        if report.kind == "undefined" or report.place is None or case is None:
+        accesses = report.accesses()
+        if report.kind == "undefined" or not accesses:
             return re.sub(r" on (?:unknown )?address 0x.*", "", report.message)
-        place, accesses = report.place, report.accesses()
-        verb, size = accesses[0] if accesses else ("access", 0)
+        verb, size = accesses[0]
+        return f"the kernel {verb}s {size} bytes {self._where(report, case)}"
+
+    def _where(self, report: sanitizers.Report, case: Case | None) -> str:
+        place = report.place
+        if place is None or case is None:
+            return report.block() or f"where it may not ({report.message.split()[0]})"
         side = (
             "behind the end of" if place["behind"] else "before the beginning of" if place["distance"] < 0 else "inside"
         )
-        distance = abs(place["distance"])
-        return f"the kernel {verb}s {size} bytes {distance} bytes {side} {self._tensor_name(case, place)}"
+        return f"{abs(place['distance'])} bytes {side} {self._tensor_name(case, place)}"
 
     # ---- both
 

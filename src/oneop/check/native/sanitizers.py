@@ -16,6 +16,10 @@ _ACCESS = re.compile(r"^\s*(?P<verb>READ|WRITE) of size (?P<bytes>\d+)")
 _RACE_ACCESS = re.compile(
     r"^\s*(?:Previous |Atomic |Previous atomic )?(?P<verb>read|write) of size (?P<bytes>\d+)", re.I
 )
+_BLOCK = re.compile(
+    r"is located (?P<distance>\d+) bytes (?P<side>to the right of|to the left of|after|before|inside of)"
+    r" (?P<bytes>\d+)-byte"
+)
 _FRAME = re.compile(r"^\s*#\d+ .* (?P<file>/[^:]+):(?P<line>\d+)")
 _NOISE = re.compile(r"^\s*(?:=>)?0x[0-9a-f]+:[ \[]|^Shadow bytes around|^=+$|^SUMMARY: |^AddressSanitizer:DEADLYSIGNAL")
 _ADDRESSES = re.compile(
@@ -40,6 +44,15 @@ class Report:
         """What it says, without addresses, shadow bytes and the frames of our own."""
         kept = [line for line in self.lines if not _NOISE.search(line) and not _is_foreign_frame(line, sources)]
         return "\n".join(_ADDRESSES.sub("", line) for line in kept[:_MOST_LINES]).strip()
+
+    def block(self) -> str | None:
+        """Where the address lies, seen from the nearest block that malloc gave."""
+        for line in self.lines:
+            if match := _BLOCK.search(line):
+                side = "behind the end of" if match["side"] in ("to the right of", "after") else "inside"
+                side = "before the beginning of" if match["side"] in ("to the left of", "before") else side
+                return f"{match['distance']} bytes {side} a block of {match['bytes']} bytes"
+        return None
 
     def accesses(self) -> list[tuple[str, int]]:
         """What was done, each as a verb and a number of bytes."""

@@ -42,7 +42,7 @@ def wrong_values(operators: "Sequence[Operator]", cases: Sequence[Case], log: Lo
     return found
 
 
-def _wrong(subject: Subject, case: Case, got: Named, expected: Sequence[oracle.Expected]) -> Finding | None:
+def _wrong(subject: Subject, case: Case, got: Named, expected: oracle.Expectation) -> Finding | None:
     found = oracle.mismatch(got, expected)
     if found is None:
         return None
@@ -51,8 +51,8 @@ def _wrong(subject: Subject, case: Case, got: Named, expected: Sequence[oracle.E
         case,
         labels=tuple(name for name, _ in got),
         got=tuple(tensor for _, tensor in got),
-        expected=tuple(item.value for item in expected),
-        tolerance=tuple(item.tolerance for item in expected),
+        expected=tuple(item.value for item in expected.tensors),
+        tolerance=tuple(item.tolerance for item in expected.tensors),
     )
 
 

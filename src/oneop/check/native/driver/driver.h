@@ -28,8 +28,8 @@
 #endif
 #endif
 
-/* Two values of what was in memory before. As floats: large and finite, and NaN; as integers: large, and -1. */
-enum { FIRST_FILL = 0x4b, SECOND_FILL = 0xff };
+/* Values of what was in memory before. As floats: large and finite, NaN, and small; as integers: large, -1, and large. */
+enum { FIRST_FILL = 0x4b, SECOND_FILL = 0xff, THIRD_FILL = 0x3d };
 
 /* ---- cases.c: the file of cases ---------------------------------------------------------------------------------- */
 

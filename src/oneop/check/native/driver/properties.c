@@ -32,21 +32,21 @@ static bool depends_on(const result *expected, const test_case *test, settings h
   return differs;
 }
 
-static const char *source_of_difference(const result *expected, const test_case *test) {
+static const char *source_of_difference(const result *expected, const test_case *test, unsigned char fill) {
   settings outputs = PLAIN, scratch = PLAIN, inputs = PLAIN;
-  outputs.fill_outputs = SECOND_FILL;
+  outputs.fill_outputs = fill;
   if (depends_on(expected, test, outputs))
     return "outputs";
-  scratch.fill_scratch = SECOND_FILL;
+  scratch.fill_scratch = fill;
   if (depends_on(expected, test, scratch))
     return "scratch";
-  inputs.fill_inputs = SECOND_FILL;
+  inputs.fill_inputs = fill;
   return depends_on(expected, test, inputs) ? "inputs" : "rest";
 }
 
-static bool check_fills(const result *expected, const test_case *test) {
+static bool check_fill(const result *expected, const test_case *test, unsigned char fill) {
   settings how = PLAIN;
-  how.fill_outputs = how.fill_scratch = how.fill_inputs = how.fill_rest = SECOND_FILL;
+  how.fill_outputs = how.fill_scratch = how.fill_inputs = how.fill_rest = fill;
   call *self = new_call(test, how);
   set_current(self);
   bool same = run_call(self);
@@ -57,7 +57,7 @@ static bool check_fills(const result *expected, const test_case *test) {
     const difference found = compare(expected, self, false);
     say_strays(self);
     if (found.found)
-      say_difference(self, "fills", found, source_of_difference(expected, test));
+      say_difference(self, "fills", found, source_of_difference(expected, test, fill));
     same = !found.found;
   }
   free_call(self);
@@ -89,7 +89,7 @@ static void check_more(driver *self, const test_case *test, bool was_parallel) {
     return; /* whatever else differs may be of the same cause */
   if (self->phases & FILLS) {
     say_at(test, "fills");
-    self->steady[test->number] = check_fills(expected, test);
+    self->steady[test->number] = check_fill(expected, test, SECOND_FILL) && check_fill(expected, test, THIRD_FILL);
   }
   if ((self->phases & THREADS) && was_parallel) {
     say_at(test, "threads");
