@@ -3,12 +3,12 @@
 #include "attributes.h"
 #include "doubled.h"
 #include "failing.h"
-#include "take.h"
 #include "positive.h"
 #include "quantised.h"
 #include "row_sums.h"
 #include "scratching.h"
 #include "sizes.h"
+#include "take.h"
 #include "totals.h"
 #include "windows.h"
 

@@ -159,15 +159,21 @@ bool is_served(const oneop_operator &entry, const oneop_kernel &kernel) {
   return served;
 }
 
+bool describes(const Operator &op, const oneop_operator &entry) {
+  return std::strcmp(entry.fingerprint, op.fingerprint) == 0 &&
+         op.inputs.size() == static_cast<std::size_t>(entry.n_inputs) &&
+         op.outputs.size() == static_cast<std::size_t>(entry.n_outputs) &&
+         op.attributes.size() == static_cast<std::size_t>(entry.n_attributes);
+}
+
 const oneop_operator &entry_of(const Operator &op) {
   const oneop_library *library = oneop_library_v1();
   if (library->abi_version != ONEOP_ABI_VERSION)
     refuse("the kernels have another version of oneop's binary interface. Build the library again.");
   for (int32_t i = 0; i < library->n_operators; ++i)
-    if (std::strcmp(library->operators[i].name, op.name) == 0 &&
-        std::strcmp(library->operators[i].fingerprint, op.fingerprint) == 0)
+    if (std::strcmp(library->operators[i].name, op.name) == 0 && describes(op, library->operators[i]))
       return library->operators[i];
-  refuse("the kernels were built from another definition. Build the library again.");
+  refuse("the plugin's sources describe another definition than the kernels. Build the library again.");
 }
 
 // ---- One call of the kernel library ----------------------------------------------------------------------------------
