@@ -1,31 +1,24 @@
-"""CUDA kernels on the CPU: `.cu` files with their launches rewritten, for the C++ compiler and emulated/cuda_runtime.h."""
+"""CUDA kernels on the CPU: `.cu` files, launches rewritten, for the C++ compiler and emulated/cuda_runtime.h."""
 
 import hashlib
 import os
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from oneop.kernels.building import Library
 from oneop.kernels.cache import cache_root
-from oneop.kernels.library import kernel_library
 from oneop.kernels.spec import KernelSpec
 
 _HERE = Path(__file__).parent
 _LAUNCH = re.compile(r"(?P<kernel>[\w:]+(?:<[\w\s:,]*>)?)<<<(?P<configuration>.*?)>>>\((?P<arguments>.*?)\);", re.S)
+# The kernels are written for nvcc, whose warnings are others.
+_FLAGS = ("-D__CUDACC__", f"-I{_HERE / 'emulated'}", "-O1", "-Wno-conversion", "-Wno-unknown-pragmas")
 
 
-def emulated_library(specs: Sequence[KernelSpec]) -> Library:
-    """The library of these CUDA kernels, in which the table says CUDA and the code runs on the CPU."""
-    library = kernel_library([_emulated(spec) for spec in specs])
-    # The kernels are written for nvcc, whose warnings are others.
-    flags = ("-D__CUDACC__", f"-I{_HERE / 'emulated'}", "-O1", *(flag for flag in library.flags if flag != "-Wconversion"))
-    return replace(library, flags=flags, inputs=(*library.inputs, _HERE / "emulated" / "cuda_runtime.h"))
-
-
-def _emulated(spec: KernelSpec) -> KernelSpec:
-    return replace(spec, sources=tuple(map(_rewritten, spec.sources)))
+def emulated(spec: KernelSpec) -> KernelSpec:
+    """The same kernels: in a library's table they are CUDA's, and the code runs on the CPU."""
+    options = replace(spec.options, flags=(*spec.options.flags, *_FLAGS))
+    return replace(spec, sources=tuple(map(_rewritten, spec.sources)), options=options)
 
 
 def _rewritten(source: Path) -> Path:
@@ -43,4 +36,6 @@ def _rewritten(source: Path) -> Path:
 
 
 def _call(found: re.Match[str]) -> str:
-    return f"oneop_emulated::launch({found['configuration']}, [&] {{ {found['kernel']}({found['arguments']}); }});"
+    """What the arguments are is found out once, before the launch, as CUDA does."""
+    kernel = f"[&](auto... given) {{ return [=] {{ {found['kernel']}(given...); }}; }}"
+    return f"oneop_emulated::launch({found['configuration']}, {kernel}({found['arguments']}));"

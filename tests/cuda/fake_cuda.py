@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from emulation import emulated_library
+from emulation import emulated
 
 from oneop import registry
 from oneop.kernels.building import Library, Unit, build
+from oneop.kernels.library import kernel_library
 from oneop.targets.pytorch import native, runtime
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def pretend(path: Path) -> None:
         getattr(loaded, name).restype = ctypes.c_int64
     _loaded.append(loaded)
     torch.cuda._lazy_init = lambda: None  # type: ignore[assignment]  # torch asks before it makes a tensor there
+    torch.cuda.amp.common.amp_definitely_not_available = lambda: False
     native.cuda_library = _emulated
 
 
@@ -66,4 +68,4 @@ def stream(number: int, device: int = 0) -> Iterator[int]:
 
 def _emulated(operator: "Operator") -> Any:
     found = registry.compiled_together(item for item in registry.defined_with(operator) if "cuda" in item.devices)
-    return build(emulated_library([item.kernel_spec("cuda") for item in found if "cuda" in item.devices]))
+    return build(kernel_library([emulated(item.kernel_spec("cuda")) for item in found if "cuda" in item.devices]))

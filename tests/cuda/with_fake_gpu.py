@@ -1,4 +1,4 @@
-"""Runs pytest in a process whose torch takes the pretended GPU (fake_cuda.cpp) for one, and emulates CUDA kernels on it.
+"""Runs pytest in a process whose torch takes fake_cuda.cpp for a GPU, with CUDA kernels emulated on it.
 
 python with_fake_gpu.py LIBRARY PYTEST-ARGUMENTS...   (LIBRARY: fake_cuda.py builds it)
 """
@@ -12,7 +12,8 @@ from pathlib import Path
 def load(library: str) -> None:
     """Before torch is imported: what it asks of CUDA once, it keeps."""
     specification = importlib.util.find_spec("torch")
-    assert specification is not None and specification.origin is not None
+    assert specification is not None
+    assert specification.origin is not None
     for name in ("libc10.so", "libtorch_cpu.so"):
         ctypes.CDLL(str(Path(specification.origin).parent / "lib" / name))
     ctypes.CDLL(library)

@@ -1,4 +1,4 @@
-// The kernels that operators.py has on the CPU as well.
+// The kernels that cuda_operators.py has on the CPU as well.
 #include "axpby.h"
 
 template <class T> void axpby(const axpby_args<T> &a, oneop::Context &) {

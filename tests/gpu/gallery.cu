@@ -1,4 +1,4 @@
-// The kernels of operators.py: each is the function that it would be in C++, with launches on the stream in it.
+// The kernels of cuda_operators.py: each is the function that it would be in C++, with launches on the stream in it.
 #include "axpby.h"
 #include "blend.h"
 #include "extremes.h"

@@ -13,7 +13,11 @@ _LOCATED = re.compile(r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+)(?::\d+)?: *(?P<re
 _KIND = re.compile(r"^(?P<kind>(?:fatal )?error|warning|note|remark)\b")
 _INCLUDED = re.compile(r"^(?:In file included|\s+) from (?P<file>[^:\n]+):\d+")
 _WITHIN = re.compile(r"^(?P<file>[^\s:][^:\n]*): (?:In |At )")
-_PROGRAM_ERROR = re.compile(r"^[^\s:]+: (?:fatal )?error: ")
+_PROGRAM_ERROR = re.compile(r"^[^\s:]+: (?:fatal )?error: |^nvcc (?:fatal|error) +: |^ptxas (?:fatal|error) +: ")
+# nvcc says `file(12): error: ...`, with a number behind some kinds: `warning #177-D: ...`.
+_OF_NVCC = re.compile(
+    r"^(?P<file>\S[^\n]*?)\((?P<line>\d+)\): (?:catastrophic )?(?P<kind>error|warning)(?: #[\w-]+)?: ", re.MULTILINE
+)
 _ENDING = re.compile(r"^(?:\d+ (?:error|warning)s?\b|compilation terminated|make)")
 _KILLED = re.compile(
     r"(?P<gcc>[A-Z][\w ]*?) signal terminated program|terminated with signal (?P<number>\d+)"
@@ -52,7 +56,7 @@ class _Block:
 
 def compile_report(output: str, places: Places) -> str:
     """The errors in `output`, the user's before ours, at most 40 lines."""
-    blocks = _blocks(output.splitlines(), places)
+    blocks = _blocks(_as_gcc(output).splitlines(), places)
     for block in blocks:
         _put_people_first(block, places)
     errors = [block for block in blocks if "error" in block.kind] or blocks
@@ -65,9 +69,8 @@ def compile_report(output: str, places: Places) -> str:
 
 def blames_people(output: str, places: Places) -> bool:
     """Whether an error stands in a person's own file."""
-    located = (
-        match for line in output.splitlines() if "error" in (_kind(line) or "") and (match := _LOCATED.match(line))
-    )
+    errors = (line for line in _as_gcc(output).splitlines() if "error" in (_kind(line) or ""))
+    located = (match for line in errors if (match := _LOCATED.match(line)))
     return any(places.is_peoples(match["file"]) for match in located)
 
 
@@ -103,6 +106,10 @@ def disk_reason(output: str) -> str | None:
     """The words of a compiler that could not write."""
     match = _NO_ROOM.search(output)
     return match.group().strip() if match else None
+
+
+def _as_gcc(output: str) -> str:
+    return _OF_NVCC.sub(r"\g<file>:\g<line>: \g<kind>: ", output)
 
 
 def _blocks(lines: Sequence[str], places: Places) -> list[_Block]:

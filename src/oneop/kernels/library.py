@@ -28,9 +28,11 @@ _WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Werror=unused-result")
 """A result that must not be dropped is the view that Context::resize returns: only that has the memory."""
 _EXPORTS = "oneop.exports"
 _MISSING = re.compile(
-    r"static(?: |_)assert(?:ion)?(?: failed(?: due to[^:]*)?)?:? \"?"
-    r"(?P<text>[^\n]* (?:does not define|has to return) [^\n\"]*)"
+    r"static(?: |_)assert(?:ion)?(?: failed(?: with| due to[^:]*)?)?:? \"?"
+    r"(?P<text>[^\n]* (?:does not define|has to return|runs on the CPU) ?[^\n\"]*)"
 )
+_NVCC_QUOTES = r"\?(?=[\w<])|(?<=[\w)>])\?"
+"""nvcc writes a question mark for a character that C++17 does not know, and a backquote is one."""
 _UNDEFINED = re.compile(
     r"undefined (?:reference to|symbol:?) [`'\"]?_?(?P<name>\w+)|^  \"_(?P<apple>\w+)\", referenced", re.M
 )
@@ -85,7 +87,7 @@ def explain(specs: Sequence[KernelSpec], output: str) -> str | None:
     """What a person has to do about the messages of a compiler or linker, where oneop knows it."""
     found = _MISSING.search(output)
     if found is not None:
-        return f"{found['text'].strip()}."
+        return f"{re.sub(_NVCC_QUOTES, '`', found['text'].strip())}."
     undefined = {match["name"] or match["apple"] for match in _UNDEFINED.finditer(output)}
     for spec in specs:
         if spec.language != "c":

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <vector>
 
+#include <setjmp.h>
 #include <ucontext.h>
 
 #define __global__
@@ -51,14 +52,15 @@ inline thread_local cudaError_t last_error = cudaSuccess;
 inline thread_local int device = 0;
 
 struct Fiber {
-  ucontext_t context{};
+  ucontext_t context{}; // where it begins
+  jmp_buf state;        // where it waits: unlike a swap of contexts, a jump asks nothing of the system
   std::unique_ptr<char[]> stack{new char[stack_size]};
   uint3 index{};
-  bool done = false;
+  bool begun = false, done = false;
 };
 struct Block {
   std::vector<Fiber> fibers;
-  ucontext_t scheduler{};
+  jmp_buf scheduler;
   Fiber *running = nullptr;
   alignas(16) char slots[most_threads][16]; // what a warp's threads show each other
   void (*body)(void *) = nullptr;
@@ -70,14 +72,25 @@ inline std::mutex mutex; // kernels share the block above, as they share their s
 inline void enter() {
   block.body(block.data);
   block.running->done = true;
-  swapcontext(&block.running->context, &block.scheduler);
+  _longjmp(block.scheduler, 1);
 }
 
 // Every thread of the block arrives here before any goes on.
 inline void barrier() {
   auto *mine = block.running;
-  swapcontext(&mine->context, &block.scheduler);
-  thread_index = mine->index;
+  if (_setjmp(mine->state) == 0)
+    _longjmp(block.scheduler, 1);
+  thread_index = block.running->index;
+}
+
+// Until it arrives at a barrier, or ends.
+inline void go_on(Fiber &fiber) {
+  if (_setjmp(block.scheduler) != 0)
+    return;
+  if (fiber.begun)
+    _longjmp(fiber.state, 1);
+  fiber.begun = true;
+  setcontext(&fiber.context);
 }
 
 inline void run_block(unsigned threads) {
@@ -85,7 +98,7 @@ inline void run_block(unsigned threads) {
     block.fibers.resize(threads);
   for (unsigned t = 0; t < threads; ++t) {
     auto &fiber = block.fibers[t];
-    fiber.done = false;
+    fiber.begun = fiber.done = false;
     fiber.index = {t % block_size.x, t / block_size.x % block_size.y, t / block_size.x / block_size.y};
     getcontext(&fiber.context);
     fiber.context.uc_stack.ss_sp = fiber.stack.get();
@@ -101,7 +114,7 @@ inline void run_block(unsigned threads) {
         continue;
       block.running = &fiber;
       thread_index = fiber.index;
-      swapcontext(&block.scheduler, &fiber.context);
+      go_on(fiber);
       more = more || !fiber.done;
     }
   }

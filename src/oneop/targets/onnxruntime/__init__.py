@@ -16,11 +16,13 @@ What ONNX Runtime decides, and oneop cannot change:
   are reported all the same.
 - Before 1.25, a kernel could not read a list of strings. There, one process can use one value for each such attribute
   of an operator without optional inputs; anything else is refused.
+- Kernels for CUDA are registered for its CUDA execution provider, in 1.18 or newer. Where a node's dtypes have none,
+  the runtime takes the CPU's kernel and copies.
 - A node names all outputs of its operator, those that nobody uses too.
 - Attributes of type float have 32 bits in ONNX.
 """
 
-from oneop.targets.onnxruntime.library import build_library
+from oneop.targets.onnxruntime.library import DEVICES, build_library
 from oneop.targets.onnxruntime.sessions import session
 
-__all__ = ["build_library", "session"]
+__all__ = ["DEVICES", "build_library", "session"]

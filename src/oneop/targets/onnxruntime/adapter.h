@@ -78,13 +78,17 @@ extern const oneop_library *adapter_kernels(void); /* oneop_library_v1 of this v
 
 /* ---- Objects that ONNX Runtime holds --------------------------------------------------------------------------- */
 
-/* One registration: an operator with one combination of dtypes. */
+/* DLPack's numbers of the devices that kernels are registered for. */
+enum { ADAPTER_CPU = 1, ADAPTER_CUDA = 2 };
+
+/* One registration: an operator with one combination of dtypes, on one device. */
 typedef struct adapter_op {
   OrtCustomOp base; /* first: callbacks get a pointer to it */
   const OrtApi *api;
   uint32_t version; /* of the runtime's API, as far as this adapter knows it */
   const adapter_operator *text;
   const oneop_operator *entry;
+  int32_t device;
   oneop_function run;   /* NULL: there is no kernel for these dtypes */
   const int32_t *types; /* one a dtype variable: indexes into adapter_types */
   struct adapter_op *next;
@@ -113,6 +117,8 @@ OrtStatus *adapter_error(const OrtApi *api, int code, const char *format, ...)
     ;
 /* True for success; releases the status otherwise. */
 bool adapter_ok(const OrtApi *api, OrtStatus *status);
+oneop_function adapter_find_kernel(const oneop_operator *entry, const adapter_operator *text, const int32_t *types,
+                                   int32_t device);
 const adapter_type *adapter_type_of(const adapter_op *op, const adapter_tensor *tensor);
 
 /* ---- attributes.c ---------------------------------------------------------------------------------------------- */

@@ -31,7 +31,8 @@ typedef struct run {
   oneop_argument *inputs, *outputs;
   bool *waiting;     /* one an output: it has no memory before the kernel calls resize */
   int32_t n_waiting; /* how many were at the start */
-  void *scratch;     /* a list of blocks: each begins with a pointer to the next */
+  void *scratch;     /* a list of blocks: each begins with a pointer to the next, and memory of a GPU's or NULL */
+  const OrtMemoryInfo *memory; /* of the GPU that the tensors are on; NULL on the CPU */
   atomic_flag failed;
   char *message;
 } run;
@@ -101,6 +102,7 @@ static char *node_name(const OrtApi *api, const OrtKernelInfo *info) {
 static OrtStatus *no_kernel(const adapter_op *op, const char *node) {
   char wanted[256] = "";
   size_t used = 0;
+  bool on_gpu = adapter_find_kernel(op->entry, op->text, op->types, ADAPTER_CUDA) != NULL;
   for (int32_t i = 0; i < op->text->n_elements; ++i) {
     const char *name = adapter_types[op->types[i]].name;
     if (op->text->elements[i].n_types == 1)
@@ -114,6 +116,13 @@ static OrtStatus *no_kernel(const adapter_op *op, const char *node) {
     memcpy(wanted + used, name, strlen(name) + 1);
     used += strlen(name);
   }
+  if (on_gpu)
+    return adapter_error(
+        op->api, ORT_NOT_IMPLEMENTED,
+        "%s: node `%s` runs on the CPU here, and %s holds a kernel for CUDA only. Make the session with "
+        "CUDAExecutionProvider, add a C or C++ kernel and build the library again, or make the session "
+        "without it: the model then runs the function it carries.",
+        op->text->name, node, adapter_library_name);
   return adapter_error(op->api, ORT_NOT_IMPLEMENTED,
                        "%s: node `%s` has %s inputs, and %s holds no kernel for that. Add the dtype to the operator's "
                        "`dtypes` and build the library again, or make the session without it: the model then runs the "
@@ -164,12 +173,13 @@ static OrtStatus *prepare_tensors(adapter_kernel *kernel) {
     return adapter_error(kernel->api, ORT_FAIL, "%s: out of memory", text->name);
   for (int32_t i = 0; i < kernel->n_input_tensors; ++i) {
     const adapter_tensor *input = &text->inputs[i < text->n_inputs ? i : text->n_inputs - 1];
-    kernel->tensors[i] = (oneop_tensor){.device = {1, 0}, .dtype = adapter_type_of(kernel->op, input)->dtype};
+    kernel->tensors[i] =
+        (oneop_tensor){.device = {kernel->op->device, 0}, .dtype = adapter_type_of(kernel->op, input)->dtype};
   }
   for (int32_t i = 0; i < kernel->n_output_tensors; ++i) {
     const adapter_tensor *output = &text->outputs[i < text->n_outputs ? i : text->n_outputs - 1];
     kernel->tensors[kernel->n_input_tensors + i] =
-        (oneop_tensor){.device = {1, 0}, .dtype = adapter_type_of(kernel->op, output)->dtype};
+        (oneop_tensor){.device = {kernel->op->device, 0}, .dtype = adapter_type_of(kernel->op, output)->dtype};
   }
   return NULL;
 }
@@ -185,6 +195,8 @@ static void measure_frame(adapter_kernel *kernel) {
 
 /* ---- A run ------------------------------------------------------------------------------------------------------ */
 
+static OrtStatus *find_device(run *self, oneop_tensor *tensors);
+static void release_scratch(run *self);
 static OrtStatus *describe_inputs(run *self, oneop_tensor *tensors, int64_t *sizes);
 static OrtStatus *describe_input(run *self, const OrtValue *value, oneop_tensor *tensor, int64_t *sizes);
 static void describe_outputs(run *self, oneop_tensor *tensors, int64_t *sizes);
@@ -224,6 +236,8 @@ OrtStatus *adapter_compute(void *opaque, OrtKernelContext *ort) {
 
   memcpy(tensors, kernel->tensors, frame_tensors(kernel) * sizeof *tensors);
   OrtStatus *status = describe_inputs(&self, tensors, sizes);
+  if (status == NULL && kernel->op->device != ADAPTER_CPU)
+    status = find_device(&self, tensors);
   if (status == NULL) {
     describe_outputs(&self, tensors + kernel->n_input_tensors,
                      sizes + (size_t)kernel->n_input_tensors * ONEOP_MAX_NDIM);
@@ -237,15 +251,30 @@ OrtStatus *adapter_compute(void *opaque, OrtKernelContext *ort) {
   if (status == NULL && self.n_waiting > 0)
     status = check_outputs(&self);
 
-  for (void *block = self.scratch; block != NULL;) {
-    void *next = *(void **)block;
-    free(block);
-    block = next;
-  }
+  if (self.scratch != NULL)
+    release_scratch(&self);
   if (self.message != NULL)
     free(self.message);
   if (large != NULL)
     free(large);
+  return status;
+}
+
+/* Which GPU the tensors are on, and the stream that the runtime puts its own work on. */
+static OrtStatus *find_device(run *self, oneop_tensor *tensors) {
+  const adapter_kernel *kernel = self->kernel;
+  int id = 0;
+  OrtStatus *status = ORT_CALL(kernel->api, KernelContext_GetGPUComputeStream)(self->ort, &self->base.stream);
+  for (int32_t i = 0; status == NULL && self->memory == NULL && i < kernel->n_node_inputs; ++i) {
+    const OrtValue *value = NULL;
+    status = ORT_CALL(kernel->api, KernelContext_GetInput)(self->ort, (size_t)i, &value);
+    if (status == NULL && value != NULL)
+      status = ORT_CALL(kernel->api, GetTensorMemoryInfo)(value, &self->memory);
+  }
+  if (status == NULL && self->memory != NULL)
+    status = ORT_CALL(kernel->api, MemoryInfoGetId)(self->memory, &id);
+  for (size_t i = 0; i < frame_tensors(kernel); ++i)
+    tensors[i].device.id = id;
   return status;
 }
 
@@ -425,10 +454,14 @@ static void fail(oneop_context *context, const char *message) {
   self->message = copy;
 }
 
+static void *device_scratch(run *self, size_t bytes);
+
 static void *scratch(oneop_context *context, size_t bytes) {
   enum { alignment = 64 };
   run *self = (run *)context;
   char *block = NULL;
+  if (self->memory != NULL)
+    return device_scratch(self, bytes);
   if (bytes <= SIZE_MAX - 2 * (size_t)alignment)
     block = aligned_alloc(alignment, (bytes + 2 * (size_t)alignment - 1) / alignment * alignment);
   if (block == NULL) {
@@ -438,6 +471,46 @@ static void *scratch(oneop_context *context, size_t bytes) {
   *(void **)(void *)block = self->scratch;
   self->scratch = block;
   return block + alignment;
+}
+
+/* From the provider's allocator, which knows what the stream still works on. */
+static void *device_scratch(run *self, size_t bytes) {
+  const OrtApi *api = self->kernel->api;
+  void **block = malloc(2 * sizeof *block), *memory = NULL;
+  OrtStatus *status = block == NULL ? NULL
+                                    : ORT_CALL(api, KernelContext_GetScratchBuffer)(self->ort, self->memory,
+                                                                                    bytes ? bytes : 1, &memory);
+  if (status != NULL) {
+    fail(&self->base, ORT_CALL(api, GetErrorMessage)(status));
+    ORT_CALL(api, ReleaseStatus)(status);
+  } else if (memory == NULL) {
+    fail(&self->base, "out of memory (scratch)");
+  }
+  if (memory == NULL) {
+    free(block);
+    return NULL;
+  }
+  block[0] = self->scratch;
+  block[1] = memory;
+  self->scratch = block;
+  return memory;
+}
+
+static void release_scratch(run *self) {
+  const OrtApi *api = self->kernel->api;
+  OrtAllocator *allocator = NULL;
+  OrtStatus *status =
+      self->memory == NULL ? NULL : ORT_CALL(api, KernelContext_GetAllocator)(self->ort, self->memory, &allocator);
+  adapter_ok(api, status);
+  for (void **block = self->scratch; block != NULL;) {
+    void **next = block[0];
+    if (allocator != NULL)
+      adapter_ok(api, ORT_CALL(api, AllocatorFree)(allocator, block[1]));
+    free(block);
+    block = next;
+  }
+  if (allocator != NULL)
+    ORT_CALL(api, ReleaseAllocator)(allocator);
 }
 
 /* As Python writes a tuple, as far as there is room. */

@@ -9,9 +9,13 @@ from pathlib import Path
 from oneop.errors import BuildError
 from oneop.kernels.building import Library, Unit, build
 from oneop.kernels.delivery import deliver
+from oneop.kernels.generate import by_definition
 from oneop.kernels.library import kernel_library
-from oneop.kernels.spec import KernelSpec
+from oneop.kernels.spec import Device, KernelSpec
 from oneop.targets.onnxruntime.table import table_source
+
+DEVICES: tuple[Device, ...] = ("cpu", "cuda")
+"""The CPU, and ONNX Runtime's CUDA execution provider."""
 
 _SOURCES = ("registration", "attributes", "shapes", "compute")
 _HEADERS = ("adapter.h", "ort_api.h")
@@ -55,7 +59,8 @@ def describe(specs: Sequence[KernelSpec]) -> Library:
 
 def _units(specs: Sequence[KernelSpec]) -> tuple[Unit, ...]:
     sources = _texts(tuple(f"{name}.c" for name in _SOURCES))
-    table = table_source([spec.definition for spec in specs], _name(specs))
+    definitions = [own[0].definition for own in by_definition(specs)]
+    table = table_source(definitions, _name(specs))
     return (
         Unit("onnxruntime_table", "c", text=table),
         *(Unit(f"onnxruntime_{name}", "c", text=sources[f"{name}.c"]) for name in _SOURCES),
@@ -64,7 +69,7 @@ def _units(specs: Sequence[KernelSpec]) -> tuple[Unit, ...]:
 
 def _name(specs: Sequence[KernelSpec]) -> str:
     """How the library calls itself in messages."""
-    names = sorted(spec.definition.name for spec in specs)
+    names = sorted({spec.definition.name for spec in specs})
     shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
     return f"oneop's library of {shown}"
 

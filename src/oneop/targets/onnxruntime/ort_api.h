@@ -14,6 +14,7 @@
 
 #define ORT_API_VERSION_NEEDED 17
 #define ORT_RELEASE_NEEDED "1.17"
+#define ORT_API_VERSION_DEVICE 18        /* before it, scratch memory of a GPU did not know its stream */
 #define ORT_API_VERSION_ABSENT_INPUTS 24 /* before it, shape inference of a node with an absent input crashed */
 #define ORT_API_VERSION_SHAPE_REFERENCE 24
 #define ORT_API_VERSION_STRINGS 25
@@ -29,6 +30,7 @@ typedef struct OrtTypeInfo OrtTypeInfo;
 typedef struct OrtTensorTypeAndShapeInfo OrtTensorTypeAndShapeInfo;
 typedef struct OrtOpAttr OrtOpAttr;
 typedef struct OrtAllocator OrtAllocator;
+typedef struct OrtMemoryInfo OrtMemoryInfo;
 typedef struct OrtCustomOp OrtCustomOp;
 
 /* An entry of the table. A table is a pointer to its first entry. */
@@ -65,6 +67,7 @@ ORT_ENTRY(GetDimensionsCount, 61, OrtStatus *, const OrtTensorTypeAndShapeInfo *
 ORT_ENTRY(GetDimensions, 62, OrtStatus *, const OrtTensorTypeAndShapeInfo *, int64_t *sizes, size_t count)
 ORT_ENTRY(GetSymbolicDimensions, 63, OrtStatus *, const OrtTensorTypeAndShapeInfo *, const char **names, size_t count)
 ORT_ENTRY(GetTensorTypeAndShape, 65, OrtStatus *, const OrtValue *, OrtTensorTypeAndShapeInfo **out)
+ORT_ENTRY(MemoryInfoGetId, 72, OrtStatus *, const OrtMemoryInfo *, int *out)
 ORT_ENTRY(AllocatorFree, 76, OrtStatus *, OrtAllocator *, void *)
 ORT_ENTRY(GetAllocatorWithDefaultOptions, 78, OrtStatus *, OrtAllocator **out)
 ORT_ENTRY(KernelInfoGetAttribute_float, 85, OrtStatus *, const OrtKernelInfo *, const char *name, float *out)
@@ -78,10 +81,13 @@ ORT_ENTRY(ReleaseStatus, 93, void, OrtStatus *)
 ORT_ENTRY(ReleaseTypeInfo, 98, void, OrtTypeInfo *)
 ORT_ENTRY(ReleaseTensorTypeAndShapeInfo, 99, void, OrtTensorTypeAndShapeInfo *)
 ORT_ENTRY(AddSessionConfigEntry, 130, OrtStatus *, OrtSessionOptions *, const char *key, const char *value)
+ORT_ENTRY(ReleaseAllocator, 132, void, OrtAllocator *)
 ORT_ENTRY(KernelInfoGetAttributeArray_float, 162, OrtStatus *, const OrtKernelInfo *, const char *name, float *out,
           size_t *size)
 ORT_ENTRY(KernelInfoGetAttributeArray_int64, 163, OrtStatus *, const OrtKernelInfo *, const char *name, int64_t *out,
           size_t *size)
+ORT_ENTRY(KernelContext_GetGPUComputeStream, 193, OrtStatus *, const OrtKernelContext *, void **out)
+ORT_ENTRY(GetTensorMemoryInfo, 194, OrtStatus *, const OrtValue *, const OrtMemoryInfo **out)
 ORT_ENTRY(KernelInfo_GetInputCount, 230, OrtStatus *, const OrtKernelInfo *, size_t *out)
 ORT_ENTRY(KernelInfo_GetOutputCount, 231, OrtStatus *, const OrtKernelInfo *, size_t *out)
 ORT_ENTRY(KernelInfo_GetInputTypeInfo, 234, OrtStatus *, const OrtKernelInfo *, size_t index, OrtTypeInfo **out)
@@ -89,6 +95,8 @@ ORT_ENTRY(HasSessionConfigEntry, 237, OrtStatus *, const OrtSessionOptions *, co
 ORT_ENTRY(GetSessionConfigEntry, 238, OrtStatus *, const OrtSessionOptions *, const char *key, char *value,
           size_t *size)
 ORT_ENTRY(KernelInfo_GetNodeName, 244, OrtStatus *, const OrtKernelInfo *, char *out, size_t *size)
+ORT_ENTRY(KernelContext_GetAllocator, 253, OrtStatus *, const OrtKernelContext *, const OrtMemoryInfo *,
+          OrtAllocator **out)
 ORT_ENTRY(ShapeInferContext_GetInputCount, 267, OrtStatus *, const OrtShapeInferContext *, size_t *out)
 ORT_ENTRY(ShapeInferContext_GetInputTypeShape, 268, OrtStatus *, const OrtShapeInferContext *, size_t index,
           OrtTensorTypeAndShapeInfo **out)
@@ -100,6 +108,8 @@ ORT_ENTRY(SetSymbolicDimensions, 271, OrtStatus *, OrtTensorTypeAndShapeInfo *, 
 ORT_ENTRY(ReadOpAttr, 272, OrtStatus *, const OrtOpAttr *, int type, void *data, size_t size, size_t *out)
 ORT_ENTRY(KernelContext_ParallelFor, 274, OrtStatus *, const OrtKernelContext *, void (*body)(void *, size_t),
           size_t total, size_t batches, void *data)
+ORT_ENTRY(KernelContext_GetScratchBuffer, 277, OrtStatus *, const OrtKernelContext *, const OrtMemoryInfo *,
+          size_t bytes, void **out)
 ORT_ENTRY(GetTensorElementTypeAndShapeDataReference, 414, OrtStatus *, const OrtValue *, int *element,
           const int64_t **sizes, size_t *count)
 ORT_ENTRY(KernelInfoGetAttributeArray_string, 417, OrtStatus *, const OrtKernelInfo *, const char *name, OrtAllocator *,

@@ -59,6 +59,8 @@ static uint32_t newest_version(const OrtApiBase *base) {
     return ORT_API_VERSION_STRINGS;
   if (minor >= ORT_API_VERSION_SHAPE_REFERENCE)
     return ORT_API_VERSION_SHAPE_REFERENCE;
+  if (minor >= ORT_API_VERSION_DEVICE)
+    return ORT_API_VERSION_DEVICE;
   return minor >= ORT_API_VERSION_NEEDED ? ORT_API_VERSION_NEEDED : 0;
 }
 
@@ -136,7 +138,7 @@ static OrtStatus *remember(const OrtApi *api, OrtSessionOptions *options, const 
 
 /* ---- Registrations ---------------------------------------------------------------------------------------------- */
 
-static OrtStatus *add_operator(registration *made, const adapter_operator *text);
+static OrtStatus *add_operator(registration *made, const adapter_operator *text, int32_t device);
 
 static OrtStatus *make_registration(const OrtApi *api, uint32_t version, registration **out) {
   registration *made = calloc(1, sizeof *made);
@@ -145,7 +147,9 @@ static OrtStatus *make_registration(const OrtApi *api, uint32_t version, registr
   made->api = api;
   made->version = version;
   for (int32_t i = 0; i < adapter_n_operators; ++i) {
-    OrtStatus *status = add_operator(made, &adapter_operators[i]);
+    OrtStatus *status = add_operator(made, &adapter_operators[i], ADAPTER_CPU);
+    if (status == NULL && version >= ORT_API_VERSION_DEVICE)
+      status = add_operator(made, &adapter_operators[i], ADAPTER_CUDA);
     if (status != NULL)
       return status;
   }
@@ -165,10 +169,11 @@ static bool same_dtype(oneop_dtype a, oneop_dtype b) {
   return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes;
 }
 
-static oneop_function find_kernel(const oneop_operator *entry, const adapter_operator *text, const int32_t *types) {
+oneop_function adapter_find_kernel(const oneop_operator *entry, const adapter_operator *text, const int32_t *types,
+                                   int32_t device) {
   for (int32_t i = 0; i < entry->n_kernels; ++i) {
     const oneop_kernel *kernel = &entry->kernels[i];
-    bool fits = kernel->device_type == 1;
+    bool fits = kernel->device_type == device;
     for (int32_t j = 0; fits && j < text->n_elements; ++j)
       fits = same_dtype(kernel->dtypes[j], adapter_types[types[j]].dtype);
     if (fits)
@@ -197,13 +202,14 @@ static void fill_callbacks(OrtCustomOp *base, const adapter_operator *text, uint
 
 /* One registration for each combination of dtypes. ONNX Runtime refuses a model whose dtypes no registration names, in
  * words of its own that do not say what to do. So combinations without a kernel are registered too, and say it when a
- * session is made. */
-static OrtStatus *add_operator(registration *made, const adapter_operator *text) {
+ * session is made. Not so for CUDA: there the runtime takes the CPU's registration instead. A runtime without that provider
+ * does not look at what is registered for it. */
+static OrtStatus *add_operator(registration *made, const adapter_operator *text, int32_t device) {
   const oneop_operator *entry = entry_of(text);
   if (entry == NULL || entry->n_dtypes != text->n_elements || entry->n_attributes != text->n_attributes)
     return adapter_error(made->api, ORT_FAIL, "%s: its kernels do not fit its table (%s). Build it again.",
                          adapter_library_name, text->name);
-  bool all = count_combinations(text) <= MAX_COMBINATIONS;
+  bool all = device == ADAPTER_CPU && count_combinations(text) <= MAX_COMBINATIONS;
   int32_t *digits = calloc((size_t)text->n_elements + 1, sizeof *digits);
   if (digits == NULL)
     return out_of_memory(made->api);
@@ -214,8 +220,9 @@ static OrtStatus *add_operator(registration *made, const adapter_operator *text)
     if (types != NULL && op != NULL) {
       for (int32_t i = 0; i < text->n_elements; ++i)
         types[i] = text->elements[i].types[digits[i]];
-      *op = (adapter_op){.api = made->api, .version = made->version, .text = text, .entry = entry, .types = types};
-      op->run = find_kernel(entry, text, types);
+      *op = (adapter_op){
+          .api = made->api, .version = made->version, .text = text, .entry = entry, .device = device, .types = types};
+      op->run = adapter_find_kernel(entry, text, types, device);
       if (op->run != NULL || all) {
         fill_callbacks(&op->base, text, made->version);
         op->next = made->ops;
@@ -239,8 +246,7 @@ static const adapter_op *self(const OrtCustomOp *base) { return (const adapter_o
 static const char *get_name(const OrtCustomOp *base) { return self(base)->text->onnx_name; }
 
 static const char *get_provider(const OrtCustomOp *base) {
-  (void)base;
-  return NULL; /* the CPU */
+  return self(base)->device == ADAPTER_CUDA ? "CUDAExecutionProvider" : NULL; /* the CPU */
 }
 
 static size_t get_input_count(const OrtCustomOp *base) { return (size_t)self(base)->text->n_inputs; }
@@ -266,7 +272,7 @@ static int get_output_characteristic(const OrtCustomOp *base, size_t index) {
 static int get_memory_type(const OrtCustomOp *base, size_t index) {
   (void)base;
   (void)index;
-  return 0; /* wherever the provider works */
+  return 0; /* wherever the provider works: the GPU's memory, for CUDA */
 }
 
 static int one(const OrtCustomOp *base) {

@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from oneop.kernels.spec import KernelSpec
+from oneop.kernels.spec import Device, KernelSpec
+
+DEVICES: tuple[Device, ...] = ("cpu", "cuda")
 
 
 def build_library(specs: Sequence[KernelSpec], output_dir: Path) -> Path:

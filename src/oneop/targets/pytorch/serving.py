@@ -8,7 +8,7 @@ from pathlib import Path
 from oneop.errors import BuildError
 from oneop.kernels.building import Library, Unit, build
 from oneop.kernels.delivery import deliver
-from oneop.kernels.generate import c_string
+from oneop.kernels.generate import by_definition, c_string
 from oneop.kernels.library import ENTRY, kernel_library
 from oneop.kernels.spec import KernelSpec
 from oneop.targets.pytorch import runtime
@@ -60,7 +60,7 @@ def describe(specs: Sequence[KernelSpec]) -> Library:
 
     Gradients stay out, but for what shares a source with an operator: a program without Python infers.
     """
-    served = [spec for spec in specs if not spec.definition.is_gradient]
+    served = [own[0] for own in by_definition(specs) if not own[0].definition.is_gradient]
     if not served:
         raise BuildError(
             "there is nothing to build for pytorch: no operator here has kernels. "

@@ -1,4 +1,4 @@
-"""Operators with kernels in CUDA: what the tests of a machine with a GPU run, and those without one compile and emulate."""
+"""Operators with CUDA kernels: machines with a GPU run them in tests, others compile and emulate them."""
 
 from typing import Literal, NamedTuple
 
@@ -21,25 +21,28 @@ def axpby(
 
 
 class Extremes(NamedTuple):
-    total: Tensor
-    largest: Tensor
-    where: Tensor
+    total: Float[Tensor, "n"]
+    largest: Float[Tensor, "n"]
+    where: Int64[Tensor, "n"]
+
+
+class Found(NamedTuple):
+    values: Float[Tensor, "?k"]
+    places: Int64[Tensor, "?k"]
 
 
 @oneop.op("gpu::extremes", kernels=CUDA, dtypes=EVERY_FLOAT)
-def extremes(
-    x: Float[Tensor, "n m"],
-) -> NamedTuple("Outputs", [("total", Float[Tensor, "n"]), ("largest", Float[Tensor, "n"]), ("where", Int64[Tensor, "n"])]):
+def extremes(x: Float[Tensor, "n m"]) -> Extremes:
     """The sum of each row, and its largest element and where it stands: a reduction in shared memory."""
     largest, where = x.max(dim=1)
-    return x.double().sum(1).to(x.dtype), largest, where
+    return Extremes(x.double().sum(1).to(x.dtype), largest, where)
 
 
 @oneop.op("gpu::positive", kernels=CUDA)
-def positive(x: Float[Tensor, "n"]) -> NamedTuple("Found", [("values", Float[Tensor, "?k"]), ("places", Int64[Tensor, "?k"])]):
+def positive(x: Float[Tensor, "n"]) -> Found:
     """The positive elements, in order, and where they stand: sizes that only the kernel knows."""
     (places,) = torch.where(x > 0)
-    return x[places], places
+    return Found(x[places], places)
 
 
 @oneop.op("gpu::blend", kernels=CUDA)
@@ -114,3 +117,8 @@ def failing(
 def slow(x: Float[Tensor, "n"], *, rounds: int) -> Float[Tensor, "n"]:
     """x + rounds, by so many steps that streams can be seen to be kept in order."""
     return x + rounds
+
+
+def every_operator() -> list[oneop.Operator]:
+    """All of them, gradients too."""
+    return oneop.registry.defined_in(__file__)
