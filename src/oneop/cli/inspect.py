@@ -197,8 +197,9 @@ def _print_remedies(found: "Inspection") -> None:
         lines = []
         for item in found.operators[:_MOST_ROWS]:
             verdict = item.verdicts[runtime.target]
-            remedy = f"\n      {verdict.remedy}" if verdict.remedy else ""
-            lines.append(f"  {_plain(str(item.operator.identifier))}: {_plain(verdict.because)}{_plain(remedy)}")
+            lines.append(f"  {_plain(str(item.operator.identifier))}: {_plain(verdict.because)}")
+            if verdict.remedy:
+                lines.append(f"      {_plain(verdict.remedy)}")
         typer.echo(f"\n{runtime.title}")
         typer.echo("\n".join(lines))
 
@@ -210,7 +211,7 @@ def _text(text: str) -> str:
 def _plain(text: str) -> str:
     from oneop.inspection.reading import shown
 
-    return "\n".join(shown(line, 2000) for line in text.split("\n"))
+    return shown(text, 2000)
 
 
 def _some(names: tuple[str, ...]) -> str:

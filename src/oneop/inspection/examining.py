@@ -1,5 +1,6 @@
 """Puts together what `oneop inspect` says: the operators of a file, a verdict for each runtime, what does not fit."""
 
+import functools
 import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -64,6 +65,7 @@ def inspect(
     return Inspection(file, found, given, defined, tuple(judged.values()), tuple(faults), tuple(notes))
 
 
+@functools.cache
 def standard_types() -> frozenset[bytes] | None:
     """The operators of ONNX itself, as far as the installed onnx knows them; None where there is none."""
     if importlib.util.find_spec("onnx") is None:

@@ -32,17 +32,24 @@ def inline(proto: onnx.ModelProto, chosen: Collection[tuple[str, str, str]]) -> 
         model.functions.pop(identifier, None)  # one that no node called
     settling.settle(model.graph, known)
     _forget_domains(model, {function.domain for function in functions})
-    proto.CopyFrom(ir.to_proto(model))
+    try:
+        proto.CopyFrom(ir.to_proto(model))
+    except Exception as error:  # what onnx_ir raises for attributes that are not of their type
+        raise _broken(error) from error
 
 
 def _parsed(proto: onnx.ModelProto) -> ir.Model:
     try:
         return ir.from_proto(proto)
     except Exception as error:  # what onnx_ir raises for graphs that do not hold together
-        raise ExportError(
-            f"The graph of this file does not hold together ({str(error).strip().splitlines()[0]}). Export the model"
-            " again."
-        ) from error
+        raise _broken(error) from error
+
+
+def _broken(error: BaseException) -> ExportError:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    said = " ".join(str(error).split())[:200] or type(error).__name__
+    return ExportError(f"The graph of this file does not hold together ({said}). Export the model again.")
 
 
 def _key(function: ir.Function) -> tuple[str, str, str]:
