@@ -1,11 +1,11 @@
-"""The command line: `oneop build`, `headers`, `new` and `doctor`. One module a command."""
+"""The command line of oneop: one module a command."""
 
 from typing import Annotated
 
 import typer
 
 import oneop
-from oneop.cli import build, doctor, headers, new
+from oneop.cli import bench, build, doctor, epochs, headers, inspect, new
 
 app = typer.Typer(
     name="oneop",
@@ -17,8 +17,11 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("build", epilog=build.EXAMPLES)(build.command)
+app.command("bench", epilog=bench.EXAMPLES)(bench.command)
+app.command("epochs", epilog=epochs.EXAMPLES, context_settings=epochs.PASSES_ON)(epochs.command)
 app.command("headers", epilog=headers.EXAMPLES)(headers.command)
 app.command("new", epilog=new.EXAMPLES)(new.command)
+app.command("inspect", epilog=inspect.EXAMPLES)(inspect.command)
 app.command("doctor", epilog=doctor.EXAMPLES)(doctor.command)
 
 

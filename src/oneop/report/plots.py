@@ -206,7 +206,7 @@ def heat_map(values: "np.ndarray[Any, Any]", title: str = "", label: str = "") -
 
 
 def svg(*plots: Plot) -> str:
-    """The plots beside each other as one ``<svg>`` element, in the colour of the text around it.
+    """The plots, two in a row, as one ``<svg>`` element, in the colour of the text around it.
 
     Raises OneopError where matplotlib is missing.
     """
@@ -220,7 +220,7 @@ def svg(*plots: Plot) -> str:
 
 
 def save_png(path: Path, *plots: Plot) -> None:
-    """Writes the plots beside each other as one PNG file, whole or not at all.
+    """Writes the plots, two in a row, as one PNG file, whole or not at all.
 
     Raises OneopError where matplotlib is missing or the file cannot be written.
     """
@@ -239,13 +239,20 @@ def require_matplotlib() -> None:
 
 
 def _drawn(plots: Sequence[Plot], form: str) -> bytes:
+    if not plots:
+        raise OneopError("There is nothing to plot.")
     require_matplotlib()
     with _style(form):
         from matplotlib.figure import Figure
 
-        figure = Figure(figsize=(7.2 * len(plots), 4.2), layout="constrained")
-        for axes, plot in zip(figure.subplots(1, len(plots), squeeze=False)[0], plots, strict=True):
+        across = min(len(plots), 2)
+        down = math.ceil(len(plots) / across)
+        figure = Figure(figsize=(7.2 * across, 4.2 * down), layout="constrained")
+        grid = figure.subplots(down, across, squeeze=False).flatten()
+        for axes, plot in zip(grid, plots, strict=False):
             plot.draw(axes)
+        for axes in grid[len(plots) :]:
+            axes.set_axis_off()
         return _saved(figure, form)
 
 

@@ -1,0 +1,1 @@
+"""What ``oneop bench`` runs: an operator in every runtime, compared with its reference, then timed."""
