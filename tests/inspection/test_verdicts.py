@@ -13,7 +13,9 @@ from inspection.files import function, graph, model, node, saved
 from onnx import helper
 
 import oneop
+from oneop import registry
 from oneop.errors import BuildError, DefinitionError
+from oneop.inspection import rewriting
 from oneop.inspection.examining import Inspection, inspect
 from oneop.inspection.facts import Identifier
 from oneop.inspection.judging import Verdict, runtimes
@@ -174,7 +176,7 @@ def test_operators_of_onnx_runtime_and_of_openvino(tmp_path: Path) -> None:
     kinds += [("org.openvinotoolkit", "FakeQuantize"), ("com.microsoft", "Gelu"), ("", "EfficientNMS_TRT")]
     found = judged(tmp_path, *(node(kind, domain=domain) for domain, kind in kinds))
     assert {kind: statuses(found, Identifier(domain, kind)) for domain, kind in kinds} == {
-        "Attention": ["kernel", "kernel", "no"],
+        "Attention": ["kernel", "kernel", "unknown"],
         "QMoE": ["kernel", "no", "no"],
         "PagedAttention": ["kernel", "no", "no"],
         "Nonsense": ["no", "no", "no"],
@@ -267,6 +269,68 @@ def test_a_library_that_ends_the_process(bare: Path, strange: dict[str, Path]) -
         inspect(bare, [strange["ends"]])
 
 
+@pytest.fixture(scope="module")
+def plugin(bare: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a library for TensorRT shows of itself: its entry, and oneop's table."""
+    folder = tmp_path_factory.mktemp("plugin")
+    fingerprint = inspect(bare).file.fingerprints["insp::affine"]
+    (folder / "plugin.c").write_text(f"""
+        #include "oneop.h"
+        const oneop_library *oneop_library_v1(void);
+        int getCreators(void);
+        int getCreators(void) {{ return 0; }}
+        static const oneop_dtype dtypes[] = {{{{2, 32, 1}}}};
+        static const oneop_kernel kernels[] = {{{{dtypes, 2, 0}}}};
+        static const oneop_operator operators[] = {{
+          {{"insp::affine", "{fingerprint}", 2, 1, 3, 1, 1, 1, 0, kernels}}
+        }};
+        static const oneop_library table = {{1, 1, operators}};
+        const oneop_library *oneop_library_v1(void) {{ return &table; }}
+    """)
+    headers = Path(oneop.__file__).parent / "kernels" / "include"
+    compiler = os.environ.get("CC", "cc")
+    library = folder / "libplugin.so"
+    subprocess.run([compiler, "-shared", "-fPIC", f"-I{headers}", folder / "plugin.c", "-o", library], check=True)
+    return library
+
+
+def test_a_plugin(bare: Path, exported: Path, plugin: Path, tmp_path: Path) -> None:
+    found = inspect(bare, [plugin])
+    assert found.libraries[0].targets == ("tensorrt",)
+    assert verdict(found, AFFINE, "tensorrt") == Verdict("kernel", "libplugin.so")
+    proto = onnx.load(bare)
+    (version,) = (item for item in proto.graph.node[0].attribute if item.name == "plugin_version")
+    version.s = b"2"
+    assert verdict(inspect(saved(tmp_path / "m.onnx", proto), [plugin]), AFFINE, "tensorrt") == Verdict(
+        "no",
+        f"node {proto.graph.node[0].name!r} asks for version '2' in namespace '', and libplugin.so has version '1' in "
+        "namespace ''",
+        'export again with fallback="none", which writes what the plugin needs to know',
+    )
+
+
+def test_a_plugin_beside_a_function(exported: Path, plugin: Path, tmp_path: Path) -> None:
+    """The parser takes the function; without it, a plugin has to be told which inputs are absent."""
+    proto = onnx.load(exported)
+    for item in proto.graph.node:
+        if item.op_type == "Affine":
+            item.input[:] = [item.input[0], "shift"]
+    found = inspect(saved(tmp_path / "m.onnx", proto), [plugin])
+    affine = verdict(found, AFFINE, "tensorrt")
+    assert (affine.status, affine.because) == (
+        "no",
+        "the function's input x has the name of a tensor of the graph, and the parser reads that one",
+    )
+    rewriting.strip(tmp_path / "m.onnx", tmp_path / "new.onnx")
+    assert verdict(inspect(tmp_path / "new.onnx", [plugin]), AFFINE, "tensorrt").status == "kernel"
+    proto.graph.node[0].input[:] = ["", "shift"]
+    assert verdict(inspect(saved(tmp_path / "m.onnx", proto), [plugin]), AFFINE, "tensorrt").status == "no"
+    rewriting.strip(tmp_path / "m.onnx", tmp_path / "new.onnx")
+    assert "does not say which of its inputs is absent" in (
+        verdict(inspect(tmp_path / "new.onnx", [plugin]), AFFINE, "tensorrt").because
+    )
+
+
 def test_libraries_of_others(bare: Path, strange: dict[str, Path]) -> None:
     found = inspect(bare, [strange["own"], strange["other"]])
     assert verdict(found, AFFINE, "onnxruntime") == Verdict(
@@ -332,9 +396,15 @@ def test_openvino_s_own_operators_are_those_that_it_converts() -> None:
     assert [item for item in converted if len(item) > 2] == []
 
 
-def test_a_library_for_openvino(exported: Path, tmp_path: Path) -> None:
-    library = oneop.build(files.OPERATORS, "openvino", tmp_path)
-    found = inspect(exported, [library])
+def test_a_library_for_openvino(tmp_path: Path) -> None:
+    """The one that OpenVINO's own tests build: compiled once for both."""
+    operators = registry.load_file(ROOT / "tests" / "openvino" / "operators" / "more.py")
+    definition = operators[0].definition
+    made = model(graph([node(definition.onnx_name, domain=definition.namespace)]), [definition.namespace])
+    helper.set_model_props(made, {f"oneop.fingerprint.{definition.name}": definition.fingerprint})
+    library = oneop.build(operators, "openvino", tmp_path)
+    found = inspect(saved(tmp_path / "m.onnx", made), [library])
     assert found.libraries[0].targets == ("openvino",)
-    assert verdict(found, AFFINE, "openvino") == Verdict("kernel", library.name)
-    assert verdict(found, AFFINE, "onnxruntime").status == "function"
+    assert [item.verdicts["openvino"] for item in found.operators] == [Verdict("kernel", library.name)]
+    assert [item.verdicts["onnxruntime"].status for item in found.operators] == ["no"]
+    assert found.faults == ()

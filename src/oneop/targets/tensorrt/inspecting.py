@@ -1,6 +1,6 @@
 """What TensorRT's ONNX parser makes of an operator in a file. These are the rules of release 10's parser."""
 
-from oneop.inspection.facts import Node
+from oneop.definition.plugins import COUNTS_FIELD, PLUGIN_NAMESPACE, PLUGIN_VERSION
 from oneop.inspection.judging import (
     Question,
     Runtime,
@@ -12,28 +12,13 @@ from oneop.inspection.judging import (
     rewritten,
     unknown_libraries,
 )
-
-_PARSED = """Abs Acos Acosh Add And ArgMax ArgMin Asin Asinh Atan Atanh AveragePool BatchNormalization Cast
-    CastLike Ceil Celu Clip Concat Constant ConstantOfShape Conv ConvTranspose Cos Cosh CumSum DeformConv
-    DepthToSpace DequantizeLinear Div Dropout Einsum Elu Equal Erf Exp Expand EyeLike Flatten Floor GRU Gather
-    GatherElements GatherND Gelu Gemm GlobalAveragePool GlobalLpPool GlobalMaxPool Greater GreaterOrEqual
-    GridSample GroupNormalization HardSigmoid HardSwish Hardmax Identity If ImageScaler InstanceNormalization
-    IsInf IsNaN LRN LSTM LayerNormalization LeakyRelu Less LessOrEqual Log LogSoftmax Loop LpNormalization
-    LpPool MatMul Max MaxPool Mean MeanVarianceNormalization Min Mish Mod Mul Neg NonMaxSuppression NonZero Not
-    OneHot Or PRelu Pad ParametricSoftplus Pow QuantizeLinear RNN RandomNormal RandomNormalLike RandomUniform
-    RandomUniformLike Range Reciprocal ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean
-    ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu Reshape Resize ReverseSequence RoiAlign Round ScaledTanh
-    Scan Scatter ScatterElements ScatterND Selu Shape Shrink Sigmoid Sign Sin Sinh Size Slice Softmax Softplus
-    Softsign SpaceToDepth Split Sqrt Squeeze Sub Sum Tan Tanh ThresholdedRelu Tile TopK Transpose Trilu
-    Unsqueeze Upsample Where Xor"""
-PARSED = frozenset(_PARSED.split())
-"""The types that the parser imports by itself. It reads a node's type without its domain."""
+from oneop.targets.tensorrt.names import TAKEN
 
 
 def judge(question: Question) -> Verdict:
     """Its own importers go first, then a function of the file, then a plugin."""
     kind = question.operator.identifier.type
-    if kind in PARSED:
+    if kind in TAKEN:
         return Verdict(
             "unknown",
             f"the parser reads types without their domain, and takes it for ONNX's own {kind}",
@@ -100,20 +85,25 @@ def _by_plugin(question: Question) -> Verdict:
 
 
 def _found_by_parser(question: Question, given: Verdict) -> Verdict:
-    """The parser finds a plugin by two attributes of the node, which oneop writes with fallback="none"."""
+    """The parser finds a plugin by two attributes, or their defaults, and hands over the inputs that are there."""
+    again = 'export again with fallback="none", which writes what the plugin needs to know'
     for node in question.operator.nodes:
-        if not {"plugin_version", "plugin_namespace"} <= {item.name for item in node.attributes}:
+        texts = {item.name: item.value for item in node.attributes if item.kind == "string"}
+        version, namespace = (
+            texts.get("plugin_version", PLUGIN_VERSION),
+            texts.get("plugin_namespace", PLUGIN_NAMESPACE),
+        )
+        if (version, namespace) != (PLUGIN_VERSION, PLUGIN_NAMESPACE):
             return Verdict(
-                "unknown",
-                f"{given.because}, and node {_title(node)} has no plugin_version and plugin_namespace: the parser looks"
-                ' for version "1" and no namespace',
-                'export again with fallback="none", which writes both',
+                "no",
+                f"node {node.name!r} asks for version {version!r} in namespace {namespace!r}, and {given.because} has "
+                f"version {PLUGIN_VERSION!r} in namespace {PLUGIN_NAMESPACE!r}",
+                again,
             )
+        names = [value.name for value in node.inputs]
+        if COUNTS_FIELD not in texts and "" in names[: len([*filter(None, names)])]:
+            return Verdict("no", f"node {node.name!r} does not say which of its inputs is absent", again)
     return given
 
 
-def _title(node: Node) -> str:
-    return repr(node.name)
-
-
-RUNTIME = Runtime("tensorrt", "TensorRT", ("getCreators", "getPluginCreators"), (), judge)
+RUNTIME = Runtime("tensorrt", "TensorRT", ("getCreators",), (), judge)
