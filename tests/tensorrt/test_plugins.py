@@ -304,7 +304,20 @@ def test_a_dtype_without_a_kernel_is_not_supported(tmp_path: Path) -> None:
     assert answer.error == "the plugin does not support the layer's types: tensor 0"
 
 
-# ---- scratch memory
+# ---- memory
+
+
+@pytest.mark.parametrize("unused", [0, 1, 2])
+@pytest.mark.parametrize("name", ["positive", "totals"])
+def test_an_output_that_nobody_uses_may_have_no_memory(tmp_path: Path, name: str, unused: int) -> None:
+    inputs: list[Any] = [floats(5)] if name == "positive" else [None, [floats(3, 2)]]
+    operator = operators("plugins")[name]
+    answer = run(library("plugins"), node_of(operator, inputs, {}), inputs, tmp_path, unused=unused)
+    assert answer.error == "", answer.log
+    wanted = operator.reference(*map(to_torch, inputs))
+    for number, (found, value) in enumerate(zip(answer.outputs, wanted, strict=True)):
+        if number != unused:
+            np.testing.assert_allclose(found, value.numpy(), rtol=1e-6)
 
 
 @pytest.mark.parametrize("allocator", [True, False])

@@ -36,6 +36,7 @@ struct Case {
   bool keep_absent = true;  // an absent input has a place of its own among those that are handed over
   bool allocator = true;    // the context has one
   std::string drop, rename; // a serialised field that gets lost, or another name
+  int unused = -1;          // an output that nobody uses: it has no memory
   std::string fingerprint;  // takes the place of the serialised one
   std::string stop;         // after which step
 };
@@ -126,6 +127,8 @@ inline Case read_case(std::istream &in) {
       found.keep_absent = word(in) == "1";
     else if (what == "allocator")
       found.allocator = word(in) == "1";
+    else if (what == "unused")
+      found.unused = std::stoi(word(in));
     else if (what == "drop")
       found.drop = word(in);
     else if (what == "rename")

@@ -377,7 +377,7 @@ struct Result {
   std::vector<std::vector<char>> data;
 };
 
-Result run(IPluginV3 &attached, const Layer &layer) {
+Result run(IPluginV3 &attached, const Layer &layer, int unused) {
   auto &plugin = capability<IPluginV3OneRuntime>(attached, PluginCapabilityType::kRUNTIME);
   const auto inputs = input_descriptions(layer), outputs = output_descriptions(layer);
   require(plugin.onShapeChange(inputs.data(), static_cast<int32_t>(inputs.size()), outputs.data(),
@@ -398,6 +398,8 @@ Result run(IPluginV3 &attached, const Layer &layer) {
     result.data.emplace_back(elements_of(result.sizes[i]) * bytes_of(layer.output_types[i]), '\x5a');
   for (auto &block : result.data)
     memory.push_back(block.data());
+  if (unused >= 0)
+    memory.at(static_cast<std::size_t>(unused)) = nullptr;
   std::vector<char> workspace(layer.workspace);
   require(plugin.enqueue(inputs.data(), outputs.data(), given.data(), memory.data(), workspace.data(), nullptr) == 0,
           "enqueue failed");
@@ -475,7 +477,7 @@ void drive(const Case &wanted, Finder &finder, std::ostream &out) {
 
   Allocator allocator;
   Resources resources(wanted.allocator ? &allocator : nullptr);
-  const Result timed = run(*attached(*plugin, resources), layer);
+  const Result timed = run(*attached(*plugin, resources), layer, wanted.unused);
   const std::vector<Field> engine =
       serialised(capability<IPluginV3OneRuntime>(*plugin, PluginCapabilityType::kRUNTIME));
   std::vector<std::string> names;
@@ -494,7 +496,8 @@ void drive(const Case &wanted, Finder &finder, std::ostream &out) {
           "the plugin serialises something else after it was deserialised");
   const auto first = attached(*loaded, resources), second = attached(*loaded, resources);
   loaded.reset();
-  const Result result = run(*first, layer), again = run(*second, layer), once_more = run(*first, layer);
+  const Result result = run(*first, layer, wanted.unused), again = run(*second, layer, wanted.unused),
+               once_more = run(*first, layer, wanted.unused);
   for (const Result *other : {&again, &once_more, &timed})
     require(other->data == result.data && other->sizes == result.sizes, "another run gave other results");
   require(allocator.taken == allocator.given_back, "scratch memory was not given back");

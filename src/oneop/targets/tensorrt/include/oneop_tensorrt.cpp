@@ -245,7 +245,8 @@ struct Call {
   void set_input(std::size_t input, std::size_t element, const Dimensions &given) {
     oneop_tensor &tensor = arguments[input].tensors[element];
     if (given.ndim < 0)
-      refuse("input " + quoted(op.inputs[input].name) + " is absent, and it is not optional. Connect it.");
+      refuse("input " + quoted(op.inputs[input].name) +
+             " is absent, which the node does not say. Export the model again" + " with fallback=\"none\".");
     tensor.ndim = given.ndim;
     std::copy_n(given.sizes.begin(), given.ndim, tensor.shape);
   }
@@ -281,6 +282,13 @@ template <class Set> void each_tensor(const Places &places, Set set) {
 }
 
 // ---- A run of a kernel -----------------------------------------------------------------------------------------------
+
+std::size_t bytes_of(const oneop_tensor &tensor) {
+  std::size_t bytes = tensor.dtype.bits / 8u;
+  for (int32_t d = 0; d < tensor.ndim; ++d)
+    bytes *= static_cast<std::size_t>(tensor.shape[d]);
+  return bytes;
+}
 
 /* What a kernel may ask for while it runs. */
 struct Run : Context {
@@ -325,6 +333,17 @@ struct Run : Context {
     return found;
   }
 
+  /* An output that nobody uses may have no memory; the kernel writes it all the same. */
+  void replace_unused() {
+    for (std::size_t i = 0; i < call_.op.outputs.size(); ++i) {
+      oneop_tensor &tensor = call_.output(i);
+      const bool known =
+          std::find(tensor.shape, tensor.shape + tensor.ndim, ONEOP_UNKNOWN) == tensor.shape + tensor.ndim;
+      if (tensor.data == nullptr && known)
+        tensor.data = scratch_memory(bytes_of(tensor));
+    }
+  }
+
   oneop_tensor *sized(int32_t output, const int64_t *sizes, int32_t ndim) {
     if (output < 0 || static_cast<std::size_t>(output) >= call_.op.outputs.size())
       refuse("the kernel resized an output that does not exist. Count outputs from 0, in the definition's order.");
@@ -347,6 +366,8 @@ struct Run : Context {
     }
     std::copy_n(sizes, ndim, tensor.shape);
     resized_[number] = true;
+    if (tensor.data == nullptr)
+      tensor.data = scratch_memory(bytes_of(tensor));
     return &tensor;
   }
 
@@ -385,11 +406,53 @@ private:
   std::vector<void *> blocks_;
 };
 
-std::size_t bytes_of(const oneop_tensor &tensor) {
-  std::size_t bytes = tensor.dtype.bits / 8u;
-  for (int32_t d = 0; d < tensor.ndim; ++d)
-    bytes *= static_cast<std::size_t>(tensor.shape[d]);
-  return bytes;
+/* The dtypes of a run: one a dtype variable, and the kernel for them. */
+class Typing {
+public:
+  explicit Typing(const oneop_operator &entry)
+      : entry_(entry), dtypes_(static_cast<std::size_t>(entry.n_dtypes), oneop_dtype{0, 0, 0}),
+        device_(device_number()) {}
+
+  void describe(oneop_tensor &tensor, int32_t element, const PluginTensorDesc &given, void *data) {
+    const Type *const type = type_of(given.type);
+    oneop_dtype &dtype = dtypes_[static_cast<std::size_t>(element)];
+    const bool known = dtype.lanes != 0;
+    if (!type || given.format != TensorFormat::kLINEAR || (known && !same(dtype, type->dtype)))
+      refuse("TensorRT hands over a dtype or format that it was not promised");
+    dtype = type->dtype;
+    tensor.dtype = dtype;
+    tensor.device.id = device_;
+    tensor.data = data;
+  }
+
+  const oneop_kernel &kernel() const {
+    for (int32_t k = 0; k < entry_.n_kernels; ++k) {
+      bool fits = is_served(entry_, entry_.kernels[k]);
+      for (std::size_t i = 0; fits && i < dtypes_.size(); ++i) // a variable that no tensor of this call has is free
+        fits = dtypes_[i].lanes == 0 || same(dtypes_[i], entry_.kernels[k].dtypes[i]);
+      if (fits)
+        return entry_.kernels[k];
+    }
+    refuse("there is no kernel for these dtypes");
+  }
+
+private:
+  const oneop_operator &entry_;
+  std::vector<oneop_dtype> dtypes_;
+  int32_t device_;
+};
+
+/* The size tensors, which stand behind the outputs. */
+void write_sizes(Call &call, void *const *outputs, cudaStream_t stream) {
+  for (std::size_t u = 0; u < call.op.unknowns.size(); ++u) {
+    const Unknown &unknown = call.op.unknowns[u];
+    const oneop_tensor &tensor = call.output(static_cast<std::size_t>(unknown.output));
+    const int64_t size = tensor.shape[tensor.ndim - unknown.from_end];
+    if (size > std::numeric_limits<int32_t>::max())
+      refuse("`?" + std::string(unknown.name) + "` is " + std::to_string(size) + "; TensorRT takes 32 bits");
+    const auto value = static_cast<int32_t>(size);
+    write(outputs[call.op.outputs.size() + u], &value, stream);
+  }
 }
 
 // ---- Attributes ------------------------------------------------------------------------------------------------------
@@ -1000,61 +1063,31 @@ int32_t Plugin::enqueue(const PluginTensorDesc *input_descriptions, const Plugin
       refuse("the plugin runs before TensorRT said how many inputs it has");
     const Places places = place(n_tensors_);
     Call call(op_, entry_, values_, places);
+    Typing typing(entry_);
     InputSizes sizes(op_.inputs.size());
-    std::vector<oneop_dtype> dtypes(static_cast<std::size_t>(entry_.n_dtypes), oneop_dtype{0, 0, 0});
-    const int32_t device = device_number();
-    const auto describe = [&](oneop_tensor &tensor, int32_t element, const PluginTensorDesc &given, void *data) {
-      const Type *const type = type_of(given.type);
-      oneop_dtype &dtype = dtypes[static_cast<std::size_t>(element)];
-      if (!type || given.format != TensorFormat::kLINEAR || (dtype.lanes != 0 && !same(dtype, type->dtype)))
-        refuse("TensorRT hands over a dtype or format that it was not promised");
-      dtype = type->dtype;
-      tensor.dtype = dtype;
-      tensor.device.id = device;
-      tensor.data = data;
-    };
     each_tensor(places, [&](std::size_t input, std::size_t element, int32_t index) {
       const PluginTensorDesc &given = input_descriptions[index];
       call.set_input(input, element, dimensions_of(given.dims));
-      describe(call.arguments[input].tensors[element], op_.inputs[input].element, given,
-               const_cast<void *>(inputs[index]));
+      typing.describe(call.arguments[input].tensors[element], op_.inputs[input].element, given,
+                      const_cast<void *>(inputs[index]));
       sizes[input].emplace_back(given.dims.d, given.dims.d + given.dims.nbDims);
     });
     for (std::size_t i = 0; i < op_.outputs.size(); ++i)
-      describe(call.output(i), op_.outputs[i].element, output_descriptions[i], outputs[i]);
+      typing.describe(call.output(i), op_.outputs[i].element, output_descriptions[i], outputs[i]);
 
     Shapes shapes(op_, attributes_, sizes, nullptr);
     op_.shapes(shapes);
     Run run(call, shapes.capacities, workspace, op_.workspace, allocator_, stream);
     call.fit(run);
-    for (std::size_t i = 0; i < op_.outputs.size(); ++i)
-      if (outputs[i] == nullptr &&
-          std::count(call.output(i).shape, call.output(i).shape + call.output(i).ndim, ONEOP_UNKNOWN) == 0)
-        call.output(i).data = run.scratch_memory(bytes_of(call.output(i))); // nobody uses it
-
-    const auto *const end = entry_.kernels + entry_.n_kernels;
-    const auto *const kernel = std::find_if(entry_.kernels, end, [&](const oneop_kernel &item) {
-      return is_served(entry_, item) && std::equal(dtypes.begin(), dtypes.end(), item.dtypes, [](auto a, auto b) {
-               return a.lanes == 0 || same(a, b); // no tensor of this call has that dtype variable
-             });
-    });
-    if (kernel == end)
-      refuse("there is no kernel for these dtypes");
+    run.replace_unused();
     const oneop_call described = call.described(run);
-    const int status = kernel->run(&described);
+    const int status = typing.kernel().run(&described);
     if (status != 0 || !run.message().empty())
       refuse(run.message().empty() ? "the kernel failed and gave no message" : run.message());
     const std::string error = last_error();
     if (!error.empty())
       refuse("the kernel could not be launched: " + error);
-    for (std::size_t u = 0; u < op_.unknowns.size(); ++u) {
-      const oneop_tensor &tensor = call.output(static_cast<std::size_t>(op_.unknowns[u].output));
-      const int64_t size = tensor.shape[tensor.ndim - op_.unknowns[u].from_end];
-      if (size > std::numeric_limits<int32_t>::max())
-        refuse("`?" + std::string(op_.unknowns[u].name) + "` is " + std::to_string(size) + "; TensorRT takes 32 bits");
-      const auto value = static_cast<int32_t>(size);
-      write(outputs[op_.outputs.size() + u], &value, stream);
-    }
+    write_sizes(call, outputs, stream);
   });
 }
 
