@@ -33,7 +33,7 @@ class Listening:
         try:
             self._batches = begin()
         finally:
-            recorder.exhausted()
+            recorder.loading_ends()
 
     def __iter__(self) -> "Listening":
         return self
@@ -44,11 +44,11 @@ class Listening:
         try:
             batch = next(self._batches)
         except StopIteration:
-            recorder.exhausted()
+            recorder.loading_ends()
             self._finish(complete=True)
             raise
         except BaseException:
-            recorder.exhausted()
+            recorder.loading_ends()
             raise
         recorder.delivered(0.0 if self._asked is None else recorder.tools.now() - self._asked)
         self._asked = None

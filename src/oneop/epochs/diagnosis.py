@@ -270,7 +270,7 @@ def _by(holders: Sequence[Holder]) -> str:
 def _graphs_are_kept(case: Case) -> str:
     own = [epoch.kept_of_epoch for epoch in case.epochs]
     total = [epoch.kept_graphs for epoch in case.epochs]
-    needed = [max(LIMITS.kept_graphs, LIMITS.kept_share * epoch.steps) for epoch in case.epochs]
+    needed = [max(LIMITS.kept_graphs, LIMITS.kept_share * epoch.watched_steps) for epoch in case.epochs]
     if all(count >= need for count, need in zip(own, needed, strict=True)):
         added = all(after - before >= need for before, after, need in zip(total, total[1:], needed[1:], strict=False))
         fate = "and they add up" if added else "and they are freed when the next epoch begins or later"

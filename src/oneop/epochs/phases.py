@@ -9,7 +9,7 @@ AHEAD, OTHER = "ahead", "other"
 
 
 class PhaseClock:
-    """Adds up seconds by phase, from ``start`` to ``take``."""
+    """Adds up seconds by phase, from ``start`` to ``take``: in one step of a loop."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -18,10 +18,11 @@ class PhaseClock:
         self._base = OTHER
         self._since = now()
 
-    def start(self) -> None:
+    def start(self, base: str = OTHER) -> None:
+        """``base`` is what counts outside all phases."""
         self._totals = {}
         self._stack.clear()
-        self._base = OTHER
+        self._base = base
         self._since = self._now()
 
     def enter(self, phase: str) -> None:
@@ -34,12 +35,6 @@ class PhaseClock:
         if phase in self._stack:
             while self._stack.pop() != phase:
                 pass
-
-    def settle(self, base: str) -> None:
-        """No phase is open: what follows counts as ``base``."""
-        self._charge()
-        self._stack.clear()
-        self._base = base
 
     def rebase(self, base: str) -> None:
         self._charge()

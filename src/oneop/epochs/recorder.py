@@ -1,8 +1,11 @@
 """Turns what happens in a training loop into one record an epoch. Knows no loader, model or hook: it is told."""
 
+import math
+import random
 import statistics
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,10 +24,13 @@ from oneop.epochs.phases import AHEAD, BACKWARD, DATA, FORWARD, OPTIMIZER, OTHER
 from oneop.epochs.records import Denormals, Epoch, OperatorTime
 from oneop.epochs.system import Reading, System
 
+STEPS_PART = 0.4
+"""The part of the budget that watching steps may take; the rest is for samples."""
+
 
 @dataclass
 class _Running:
-    """The epoch under way."""
+    """The epoch under way. ``first`` and ``rest`` are the phases of its watched steps, ``rest_seconds`` their time."""
 
     number: int
     begun: float
@@ -35,8 +41,16 @@ class _Running:
     by_hand: bool
     steps: list[float] = field(default_factory=list)
     step_begun: float | None = None
+    data: float = 0.0
+    data_begun: float | None = None
     first_wait: float | None = None
     delivers: bool = False
+    first: Counter[str] = field(default_factory=Counter)
+    rest: Counter[str] = field(default_factory=Counter)
+    rest_seconds: float = 0.0
+    watching: float = 0.0
+    watched: int = 0
+    next_watched: int = 0
     backwards: int = 0
     retained: int = 0
     forwards: int = 0
@@ -72,6 +86,7 @@ class Recorder:
         self._only_training = only_training
         self.optimizers = list(optimizers)
         self.tools = tools or Tools()
+        self._now = self.tools.now
         self.epochs: list[Epoch] = []
         self.graphs = Graphs()
         self.operators = OperatorSampler()
@@ -81,7 +96,11 @@ class Recorder:
         self.last_hooks: dict[Key, int] = {}
         self.first_objects: Objects | None = None
         self.on_epoch: Callable[[], None] = lambda: None
-        self._budget = Budget(share, self.tools.now)
+        self.listens = False
+        self._random = random.Random(0)
+        self._step_share = STEPS_PART * share
+        self._step_cost = 0.0
+        self._budget = Budget((1 - STEPS_PART) * share, self.tools.now)
         self._clock = PhaseClock(self.tools.now)
         self._thread = threading.get_ident()
         self._running: _Running | None = None
@@ -89,6 +108,7 @@ class Recorder:
 
     def prepare(self) -> None:
         """Takes the samples that every later one is compared with: before the first epoch, at no epoch's cost."""
+        self._step_cost = self._cost_of_watching()
         if self.operators.is_possible:
             self.operators.start()  # the first start of a profiler is slow
             self.operators.stop()
@@ -100,9 +120,17 @@ class Recorder:
             with self._budget.spending("hooks"):
                 self.first_hooks = self.last_hooks = count_hooks(self.model, self.optimizers)
 
-    @property
-    def is_running(self) -> bool:
-        return self._running is not None
+    def _cost_of_watching(self) -> float:
+        """Seconds that it takes to watch one step, about: the clock's part, twice over for all that calls it."""
+        clock, count = PhaseClock(self.tools.now), 64
+        begin = self._now()
+        for _ in range(count):
+            clock.start(AHEAD)
+            for phase in (FORWARD, BACKWARD, OPTIMIZER):
+                clock.enter(phase)
+                clock.leave(phase)
+            clock.take()
+        return 3 * (self._now() - begin) / count
 
     @property
     def is_by_hand(self) -> bool:
@@ -112,36 +140,34 @@ class Recorder:
     def epoch_begins(self, by_hand: bool = False) -> int:
         if self._running is not None:
             self.epoch_ends(complete=self._running.by_hand)
-        now = self.tools.now()
         if self._ended is not None:
             index, ended = self._ended
-            self.epochs[index] = replace(self.epochs[index], between=now - ended)
+            self.epochs[index] = replace(self.epochs[index], between=self._now() - ended)
         self._budget.start()
         self._thread = threading.get_ident()
         self.compilations.attend()
         self._running = _Running(
             number=len(self.epochs) + 1,
-            begun=self.tools.now(),
+            begun=self._now(),
             processor=self.tools.processor(),
             reading=self.tools.system.read(),
             collector=self.collector.seconds,
             collections=tuple(self.collector.collections),
             by_hand=by_hand,
         )
-        self._clock.start()
         return self._running.number
 
     def epoch_ends(self, complete: bool = True, number: int | None = None) -> None:
         running = self._running
         if running is None or number not in (None, running.number):
             return
+        self.loading_ends()
         self._step_ends(running)
-        self._clock.settle(OTHER)
         self._running = None
         if self._only_training and not running.backwards:
             self.compilations.take()
             return  # validation: part of the time between two epochs
-        self._ended = (len(self.epochs), self.tools.now())
+        self._ended = (len(self.epochs), self._now())
         self.epochs.append(self._record(running, complete))
         self.on_epoch()
 
@@ -149,50 +175,59 @@ class Recorder:
         """The loop asks for a batch."""
         if (running := self._here()) is not None:
             self._step_ends(running)
-            self._clock.settle(OTHER)
-            self._clock.enter(DATA)
-            running.step_begun = None
+            running.data_begun = self._now()
 
     def delivered(self, first_wait: float) -> None:
         """The loop has got a batch, ``first_wait`` seconds after the epoch's data was asked for if it is the first."""
         if (running := self._here()) is not None:
-            self._clock.leave(DATA)
+            self.loading_ends()
             running.delivers = True
             if running.first_wait is None:
                 running.first_wait = first_wait
-            self._step_begins(running)
-
-    def exhausted(self) -> None:
-        self._clock.leave(DATA)
+            if len(running.steps) >= running.next_watched:
+                self._watched_step_begins(running)
+            running.step_begun = self._now()
 
     def loading_begins(self) -> None:
-        if self._here() is not None:
-            self._clock.enter(DATA)
+        """Data is loaded, in a step or between two."""
+        if (running := self._here()) is not None:
+            running.data_begun = self._now()
+            if self.listens:
+                self._clock.enter(DATA)
 
     def loading_ends(self) -> None:
-        if self._here() is not None:
-            self._clock.leave(DATA)
+        if (running := self._here()) is not None and running.data_begun is not None:
+            seconds = self._now() - running.data_begun
+            running.data_begun = None
+            running.data += seconds
+            if running.step_begun is not None:
+                running.step_begun += seconds
+            if self.listens:
+                self._clock.leave(DATA)
 
     def forward_begins(self) -> None:
-        if (running := self._here()) is not None:
+        if self.listens and (running := self._here()) is not None:
             running.forwards += 1
             self._clock.enter(FORWARD)
 
     def forward_ends(self, output: Any) -> None:
-        if (running := self._here()) is not None:
+        if self.listens and (running := self._here()) is not None:
             self._clock.leave(FORWARD)
             self.graphs.saw_output(running.number, output)
 
     def backward_begins(self, outputs: Sequence[Any], retains: bool) -> bool:
         """Whether ``backward_ends`` is to be called."""
-        running = self._here()
+        running = self._running
         if running is None:
             return False
         running.backwards += 1
         running.retained += retains
+        if running.step_begun is None and not running.delivers and self._here() is not None:
+            self._watched_step_begins(running)
+            running.step_begun = self._now()
+        if not self.listens or self._here() is None:
+            return False
         self._clock.rebase(OTHER)
-        if not running.delivers and running.step_begun is None:
-            self._step_begins(running)
         self.graphs.saw_loss(running.number, outputs)
         if (
             not running.graph_is_sampled
@@ -207,19 +242,24 @@ class Recorder:
         return True
 
     def backward_ends(self) -> None:
-        if self._here() is not None:
+        if self.listens and self._here() is not None:
             self._clock.leave(BACKWARD)
 
     def optimizer_begins(self) -> None:
-        if self._here() is not None:
+        if self.listens and self._here() is not None:
             self._clock.enter(OPTIMIZER)
 
     def optimizer_ends(self) -> None:
-        if (running := self._here()) is not None:
+        running = self._running
+        if running is None or (running.delivers and not self.listens) or self._here() is None:
+            return
+        if self.listens:
             self._clock.leave(OPTIMIZER)
-            if not running.delivers:  # a plain loop: the optimizer's steps are the steps
-                self._step_ends(running)
-                self._step_begins(running)
+        if not running.delivers:  # a plain loop: the optimizer's steps are the steps
+            self._step_ends(running)
+            if len(running.steps) >= running.next_watched:
+                self._watched_step_begins(running)
+            running.step_begun = self._now()
 
     def count_objects(self) -> None:
         """Completes the last epoch with what only a look at all objects tells: after it, at no epoch's cost."""
@@ -234,57 +274,98 @@ class Recorder:
         """Not the epoch's first, which may warm up, unless epochs have one step."""
         return bool(running.steps) or (bool(self.epochs) and self.epochs[-1].steps == 1)
 
-    def _step_begins(self, running: _Running) -> None:
-        self._clock.rebase(AHEAD)
+    def _watched_step_begins(self, running: _Running) -> None:
         if (
             running.operators is None
             and self._is_ordinary_step(running)
             and self.operators.is_possible
             and self._budget.affords("operators")
         ):
-            with self._clock.phase(WATCHING):
-                self.operators.start()
-        running.step_begun = self.tools.now()
+            begin = self._now()
+            self.operators.start()
+            running.watching += self._now() - begin
+        running.next_watched = len(running.steps) + self._stride(running)
+        self.listens = True
+        self._clock.start(AHEAD)
+
+    def _stride(self, running: _Running) -> int:
+        """How many steps on the next one is watched: all, where that costs little beside what a step takes.
+
+        Drawn around what it should be on average: every so many steps something else may happen.
+        """
+        if not running.steps:
+            return 1
+        step = (self._now() - running.begun) / len(running.steps)
+        stride = max(math.ceil(self._step_cost / max(self._step_share * step, 1e-9)), 1)
+        return self._random.randint(1, 2 * stride - 1)
 
     def _step_ends(self, running: _Running) -> None:
         if running.step_begun is None:
             return
-        begin = self.tools.now()
-        running.steps.append(begin - running.step_begun)
+        end = self._now()
+        seconds = end - running.step_begun
         running.step_begun = None
-        if self.operators.is_running:
-            with self._clock.phase(WATCHING):
-                running.operators = self.operators.stop()
-            self._budget.spend("operators", self.tools.now() - begin)
+        if self.listens:
+            seconds = self._watched_step_ends(running, seconds, end)
+        running.steps.append(seconds)
         self.graphs.step_ended()
 
+    def _watched_step_ends(self, running: _Running, seconds: float, end: float) -> float:
+        """The seconds of the step without the watch's own."""
+        self.listens = False
+        phases = self._clock.take()
+        phases.pop(DATA, None)  # counted already
+        watching = phases.pop(WATCHING, 0.0)
+        running.watching += watching
+        seconds -= watching
+        running.watched += 1
+        if running.steps:
+            running.rest.update(phases)
+            running.rest_seconds += seconds
+        else:
+            running.first.update(phases)
+        if self.operators.is_running:
+            running.operators = self.operators.stop()
+            took = self._now() - end
+            running.watching += took
+            self._budget.spend("operators", took)
+        return seconds
+
+    def _phases(self, running: _Running) -> dict[str, float]:
+        """Seconds by phase: those of steps that were not watched are shared out as in those that were."""
+        rest = sum(running.steps[1:])
+        scale = rest / running.rest_seconds if running.rest_seconds else 0.0
+        return {phase: running.first[phase] + scale * running.rest[phase] for phase in (*running.first, *running.rest)}
+
     def _record(self, running: _Running, complete: bool) -> Epoch:
-        ended = self.tools.now()
+        ended = self._now()
         processor = self.tools.processor() - running.processor
-        totals = self._clock.take()
+        phases = self._phases(running)
         reading = self.tools.system.read()
         compilations, compiling, built = self.compilations.take()
         self.graphs.epoch_ended()
         self.graphs.forget(running.number)
         objects, denormals = self._samples_between(running.number)
-        ahead = totals.get(AHEAD, 0.0)
-        measured = running.forwards > 0
+        seconds, measured = ended - running.begun, running.forwards > 0
+        forward = phases.get(FORWARD, 0.0) if measured else phases.get(AHEAD, 0.0)
+        backward, optimizer = phases.get(BACKWARD, 0.0), phases.get(OPTIMIZER, 0.0)
         steps = len(running.steps)
         counts = {epoch.number: epoch.steps for epoch in self.epochs} | {running.number: steps}
         return Epoch(
             number=running.number,
             steps=steps,
+            watched_steps=running.watched,
             backwards=running.backwards,
             complete=complete,
-            seconds=ended - running.begun,
+            seconds=seconds,
             between=0.0,
-            data=totals.get(DATA, 0.0),
+            data=running.data,
             first_wait=running.first_wait or 0.0,
-            forward=totals.get(FORWARD, 0.0) if measured else ahead,
-            backward=totals.get(BACKWARD, 0.0),
-            optimizer=totals.get(OPTIMIZER, 0.0),
-            other=totals.get(OTHER, 0.0) + (ahead if measured else 0.0),
-            watching=totals.get(WATCHING, 0.0),
+            forward=forward,
+            backward=backward,
+            optimizer=optimizer,
+            other=max(seconds - running.data - forward - backward - optimizer - running.watching, 0.0),
+            watching=running.watching,
             first_step=running.steps[0] if running.steps else 0.0,
             median_step=statistics.median(running.steps) if running.steps else 0.0,
             processor=processor,

@@ -60,13 +60,16 @@ class Epoch:
     ``data`` + ``forward`` + ``backward`` + ``optimizer`` + ``other`` + ``watching`` = ``seconds``; ``first_wait`` is
     the part of ``data`` before the first batch, ``between`` the time from here to the next epoch. ``processor`` is
     the processor time of the training thread. ``disk_bytes`` came from a disk and ``requested_bytes`` were read, mostly
-    from memory; both include the loader's workers. ``kept_graphs`` counts the losses and outputs of all epochs so
+    from memory; both include the loader's workers. ``watched_steps`` are
+    those in which forward, backward and optimizer were timed and whose graph was marked: all but in quick steps.
+    ``kept_graphs`` counts the marked losses and outputs of all epochs so
     far whose graph is alive at the end, ``kept_of_epoch`` those of this epoch. ``graph_nodes`` is the size of the graph
     of a sampled loss, ``autograd_nodes`` an estimate of all nodes that are alive. ``operators`` is one sampled step.
     """
 
     number: int
     steps: int
+    watched_steps: int
     backwards: int
     complete: bool
     seconds: float
