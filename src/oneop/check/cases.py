@@ -31,7 +31,9 @@ class Case:
     """One call: an input is a tensor, None or a list of tensors; every attribute has a value.
 
     ``made`` says how each tensor was made (a layout and a style of values), ``origin`` where the case comes from:
-    ``"drawn"``, or the name of the user's example. Cases are compared by identity.
+    ``"drawn"``,
+    or the name of the user's example; ``seed`` decides what comes on top, such as incoming gradients.
+    Cases are compared by identity.
     """
 
     definition: Definition
@@ -41,6 +43,7 @@ class Case:
     sizes: dict[str, int] = field(default_factory=dict)
     made: dict[str, Made] = field(default_factory=dict)
     origin: str = "drawn"
+    seed: int = 0
 
     @property
     def tensors(self) -> list[Tensor]:

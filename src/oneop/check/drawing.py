@@ -36,7 +36,8 @@ SMALL, ODD, LARGE = 4, (5, 7, 9, 17, 33), (65, 257, 1031, 4099, 20011)
 class Focus:
     """What cases are to look at: the sizes, layouts, styles and attributes that they are drawn from.
 
-    ``sizes`` is a set of "small" (1 to 4), "zero", "one", "odd" and "large" (one dimension at a time).
+    ``sizes`` is a set of "small" (1 to 4), "several" (2 to 7), "zero", "one", "odd" and "large" (one dimension at a
+    time).
     """
 
     name: str = "ordinary"
@@ -47,6 +48,7 @@ class Focus:
 
 
 ORDINARY = Focus()
+TYPICAL = Focus("typical", sizes=("several",), styles=("random",))
 FOCUSES: tuple[Focus, ...] = (
     ORDINARY,
     Focus("layouts", layouts=tuple(LAYOUTS)),
@@ -176,7 +178,7 @@ def _elements(item: Attribute, bounds: Bounds) -> list[Any]:
         return [*_floats(bounds)]
     if item.kind.element is int:
         return [*_integers(item, bounds)]
-    return [False, True] if item.kind.element is bool else ["", "a", "two words", 'a "quoted" ü']
+    return [False, True] if item.kind.element is bool else ["", "a", "naïve", 'a "quoted" one', "two words"]
 
 
 def _floats(bounds: Bounds) -> list[float]:
@@ -211,7 +213,8 @@ def _case(draw: Draw, space: Space, focus: Focus, fixed: Structure | None) -> Ca
     for name, value in [*attributes.items(), *sizes.items()]:
         assume(space.constraints.violation(name, value, scope) is None)
     inputs, made = _inputs(draw, space, focus, structure, shapes, scope)
-    return Case(definition, structure, tuple(inputs), attributes, dict(binding.dims), made)
+    seed = draw(st.integers(1, 2**12))
+    return Case(definition, structure, tuple(inputs), attributes, dict(binding.dims), made, seed=seed)
 
 
 def _sizes(
@@ -244,6 +247,7 @@ def _sizes(
 def _size(kinds: tuple[str, ...]) -> st.SearchStrategy[int]:
     pools: dict[str, st.SearchStrategy[int]] = {
         "small": st.integers(1, SMALL),
+        "several": st.integers(2, 7),
         "one": st.just(1),
         "zero": st.just(0),
         "odd": st.sampled_from(ODD),
@@ -333,19 +337,19 @@ def _inputs(
         tensors = []
         for index, shape in enumerate(shapes[item.name]):
             label = f"{item.name}[{index}]" if item.arity == "variadic" else item.name
-            made[label] = _made(draw, focus, shape, bounds, seed + len(made))
+            made[label] = _made(draw, focus, shape, bounds, seed + len(made), below)
             dtype: torch.dtype = getattr(torch, dtypes[item.element.name].name)
             try:
-                tensors.append(make(shape, dtype, made[label], bounds, below))
+                tensors.append(make(shape, dtype, made[label]))
             except NoValueError:
                 assume(False)
         inputs.append(tensors if item.arity == "variadic" else tensors[0] if tensors else None)
     return inputs, made
 
 
-def _made(draw: Draw, focus: Focus, shape: tuple[int, ...], bounds: Bounds, seed: int) -> Made:
+def _made(draw: Draw, focus: Focus, shape: tuple[int, ...], bounds: Bounds, seed: int, below: int) -> Made:
     possible = [name for name in focus.layouts if LAYOUTS[name].fits(shape)] or ["contiguous"]
     if "unique" in bounds.words:
         possible = [name for name in possible if not name.startswith("stride 0")]
     style = draw(st.sampled_from([style for style in STYLES if style in focus.styles]))
-    return Made(draw(st.sampled_from(possible)), style, seed)
+    return Made(draw(st.sampled_from(possible)), style, seed, bounds, below)

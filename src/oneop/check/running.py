@@ -1,14 +1,31 @@
 """The engine of ``oneop check``: runs the properties of one operator in every column, within a time."""
 
-from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING
+import time
+import warnings
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
 
-from oneop.check.results import Report, Result
+import torch
+
+from oneop.check.cases import Case
+from oneop.check.columns import PYTORCH, Column, Runner, columns_of
+from oneop.check.drawing import FOCUSES, ORDINARY, sample
+from oneop.check.properties import PROPERTIES, Property
+from oneop.check.results import Finding, Report, Result
+from oneop.check.session import QUICK, THOROUGH, Clock, Effort, Outcome, Session, raised
+from oneop.check.subject import Subject, subject_of
+from oneop.errors import BuildError, CallError, DefinitionError
 
 if TYPE_CHECKING:
     from oneop.operator import Operator
 
 SEED = 0
+CRASHED = "a kernel crashed in the program outside Python, so it is not called in this process"
+NATIVE_SHARE = 0.2
+"""The share of the time that the program outside Python gets."""
+
+Sanitizer = Literal["address", "thread"]
 
 
 def check(
@@ -20,9 +37,9 @@ def check(
     targets: Collection[str] | None = None,
     properties: Collection[str] | None = None,
     columns: Collection[str] | None = None,
-    sanitizer: str | None = None,
+    sanitizers: Sequence[Sanitizer] = (),
+    native: bool = True,
     on_progress: Callable[[str, int, int], None] | None = None,
-    on_result: Callable[[Result], None] | None = None,
 ) -> Report:
     """What was found about one operator.
 
@@ -33,11 +50,181 @@ def check(
         targets: the columns' targets ("pytorch", "onnxruntime", ...); None stands for those that are installed. One
             that is named here and missing fails.
         properties, columns: the rows and columns that are looked at, by title; None stands for all.
-        sanitizer: "address" or "thread": also runs the kernels under it, in a program of their own.
+        sanitizers: "address", "thread": also runs the kernels under these, in a program of their own.
+        native: whether the kernels also run in a program outside Python, before they are called in this process.
         on_progress: called with what is being looked at, the cells done, and all cells.
-        on_result: called with each cell once it is known.
 
-    The kernels run in a program of their own first (``oneop.check.native.findings(operator, cases, sanitizer)``, a list
-    of results); where one crashes there, it is not called in this process.
+    Raises DefinitionError where an example or a constraint does not fit, or there is no such row, column or target.
     """
-    raise NotImplementedError
+    effort = QUICK if quick else THOROUGH
+    if seconds is not None:
+        effort = replace(effort, seconds=seconds)
+    subject = subject_of(operator)
+    found, programs = columns_of(subject)
+    _require_known(operator, "row", properties, [item.title for item in PROPERTIES])
+    _require_known(operator, "column", columns, [item.title for item in found])
+    _require_known(operator, "target", targets, list(dict.fromkeys(item.target for item in found)))
+    chosen = [item for item in found if columns is None or item.title in columns]
+    rows = [item for item in PROPERTIES if properties is None or item.title in properties]
+    session = Session(subject, chosen, programs, effort, seed)
+    threads = torch.get_num_threads()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return _Check(session, rows, targets, sanitizers, native, on_progress).run()
+    finally:
+        torch.set_num_threads(threads)
+        for column in chosen:
+            column.close()
+        programs.close()
+
+
+def _require_known(operator: "Operator", what: str, given: Collection[str] | None, known: Sequence[str]) -> None:
+    for name in given or ():
+        if name not in known:
+            raise DefinitionError(
+                f"{operator.definition.name}: there is no {what} {name!r}. Choose among {', '.join(map(repr, known))}."
+            )
+
+
+@dataclass
+class _Check:
+    session: Session
+    rows: Sequence[Property]
+    targets: Collection[str] | None
+    sanitizers: Sequence[Sanitizer]
+    native: bool
+    on_progress: Callable[[str, int, int], None] | None
+
+    def run(self) -> Report:
+        begin = time.monotonic()
+        results = self._outside(begin)
+        crashed = any(result.finding is not None and result.finding.crashed for result in results)
+        cells = [(row, column) for row in self.rows for column in self.session.columns if self._is_asked_for(column)]
+        unbuilt = None if crashed else self._build()
+        end = max(begin + self.session.effort.seconds, time.monotonic() + self.session.effort.seconds * 0.5)
+        left = sum(row.weight for row, column in cells if self._reason(row, column) is None)
+        for done, (row, column) in enumerate(cells):
+            if self.on_progress is not None:
+                self.on_progress(f"{row.title}, {column.title}", done, len(cells))
+            early = self._without_looking(row, column, crashed, unbuilt)
+            if early is not None:
+                results.append(early)
+                continue
+            share = (end - time.monotonic()) * row.weight / max(left, row.weight)
+            left -= row.weight
+            results.append(self._cell(row, column, Clock(time.monotonic() + max(share, 0.0))))
+        if self.on_progress is not None:
+            self.on_progress("done", len(cells), len(cells))
+        notes = tuple(
+            f"{column.title}: not run for {note}"
+            for column in self.session.columns
+            if isinstance(column, Runner)
+            for note in column.notes
+        )
+        name = self.session.subject.definition.name
+        return Report(name, tuple(results), self.session.seed, time.monotonic() - begin, notes)
+
+    def _is_asked_for(self, column: Column) -> bool:
+        """A target that is missing has no column unless it was named: then it fails."""
+        if self.targets is not None:
+            return column.target in self.targets
+        return column.missing() is None
+
+    def _build(self) -> Finding | None:
+        """Kernels are built before the clock of the properties runs; one that does not build fails every cell."""
+        operator = self.session.subject.operator
+        if not operator.has_kernels:
+            return None
+        from oneop.targets.pytorch import native
+
+        try:
+            native.prepare(operator)
+            if operator.gradient_operator is not None and operator.gradient_operator.has_kernels:
+                native.prepare(operator.gradient_operator)
+        except BuildError as error:
+            return raised(error, None)
+        return None
+
+    def _outside(self, begin: float) -> list[Result]:
+        """What the kernels do in a program outside Python, where a crash takes nothing with it."""
+        operator = self.session.subject.operator
+        asked = self.targets is None or PYTORCH in self.targets
+        wanted: list[Sanitizer | None] = [None] if self.native and asked else []
+        wanted += list(self.sanitizers)
+        if not wanted or not operator.has_kernels:
+            return []
+        from oneop.check.native import findings
+
+        cases = _driven(self.session)
+        found: list[Result] = []
+        for sanitizer in wanted:
+            if self.on_progress is not None:
+                self.on_progress("kernels outside Python" + (f", {sanitizer}" if sanitizer else ""), 0, 1)
+            found.extend(findings(operator, cases, sanitizer))
+        return found
+
+    def _reason(self, row: Property, column: Column) -> str | None:
+        return column.unfit() or row.reason(self.session.subject, column)
+
+    def _without_looking(self, row: Property, column: Column, crashed: bool, unbuilt: Finding | None) -> Result | None:
+        missing = column.missing()
+        if missing is not None:
+            return Result(row.title, column.title, "failed", finding=Finding(missing))
+        reason = self._reason(row, column)
+        if reason is not None:
+            return Result(row.title, column.title, "skipped", reason)
+        if unbuilt is not None and column.is_native:
+            return Result(row.title, column.title, "failed", finding=unbuilt)
+        if crashed and column.is_native:
+            return Result(row.title, column.title, "failed", finding=Finding(CRASHED, crashed=True))
+        return None
+
+    def _cell(self, row: Property, column: Column, clock: Clock) -> Result:
+        begin = time.monotonic()
+        outcome = row.run(self.session, column, clock)
+        seconds = time.monotonic() - begin
+        if outcome.finding is not None:
+            finding = outcome.finding
+            if finding.snippet is None and finding.case is not None:
+                from oneop.check.snippets import snippet
+
+                finding = replace(finding, snippet=snippet(self.session, column, row.title, finding.case))
+            return Result(row.title, column.title, "failed", None, finding, outcome.examples, seconds)
+        if outcome.examples == 0:
+            return self._nothing(row, column, outcome, seconds)
+        return Result(row.title, column.title, "passed", None, None, outcome.examples, seconds)
+
+    def _nothing(self, row: Property, column: Column, outcome: Outcome, seconds: float) -> Result:
+        """No case could be looked at: that is not a pass."""
+        if outcome.inapplicable and not outcome.refusals:
+            return Result(row.title, column.title, "skipped", outcome.inapplicable[0], None, 0, seconds)
+        said = f" The reference says: {outcome.refusals[0].splitlines()[0]}" if outcome.refusals else ""
+        finding = Finding(
+            f"no call could be made up that the reference takes.{said} Say which values it takes, with"
+            ' @op.example(index="0 <= index < n") or an example of your own.'
+        )
+        return Result(row.title, column.title, "failed", None, finding, 0, seconds)
+
+
+def _driven(session: Session) -> list[Case]:
+    """Calls for the program outside Python: some of each focus, which the reference takes."""
+    subject = session.subject
+    count = max(4, session.effort.cases // 4)
+    found = list(subject.examples)
+    for focus in FOCUSES:
+        found.extend(sample(subject.space.cases(focus), count, session.seed))
+    return [case for case in found if _is_taken(subject, case)]
+
+
+def _is_taken(subject: Subject, case: Case) -> bool:
+    if not subject.has_reference:
+        return True
+    try:
+        subject.reference(case.inputs, case.attributes)
+    except Exception:
+        return False
+    return True
+
+
+__all__ = ["ORDINARY", "CallError", "Effort", "check"]

@@ -8,6 +8,7 @@ from torch import Tensor
 from oneop.check.constraints import Bounds
 from oneop.check.layouts import LAYOUTS
 
+FREE = Bounds()
 STYLES = ("simple", "random", "wide", "zeros", "special")
 """How floating values are made, the simplest first: multiples of 1/4; normal; over four decades; zeros of both signs
 and ones; normal with NaN and infinities among them."""
@@ -19,22 +20,28 @@ class NoValueError(Exception):
 
 @dataclass(frozen=True)
 class Made:
-    """How a tensor was made: the name of a layout and a style, and a seed."""
+    """How a tensor was made: the name of a layout and a style, a seed, and what its values satisfy.
+
+    Integers without bounds are in [0, below).
+    """
 
     layout: str = "contiguous"
     style: str = "simple"
     seed: int = 0
+    bounds: Bounds = FREE
+    below: int = 4
 
 
-def make(shape: tuple[int, ...], dtype: torch.dtype, made: Made, bounds: Bounds, below: int) -> Tensor:
-    """A tensor as ``made`` says. Integers without bounds are in [0, below)."""
+def make(shape: tuple[int, ...], dtype: torch.dtype, made: Made) -> Tensor:
+    """A tensor as ``made`` says. Raises NoValueError where nothing is within the bounds."""
+    bounds = made.bounds
     generator = torch.Generator().manual_seed(made.seed)
     if dtype == torch.bool:
         flat = torch.randint(0, 2, shape, generator=generator).to(dtype)
     elif dtype.is_floating_point:
         flat = _floating(shape, made.style, bounds, generator).to(dtype)
     else:
-        flat = _integers(shape, bounds, below, generator).to(dtype)
+        flat = _integers(shape, bounds, made.below, generator).to(dtype)
     if "sorted" in bounds.words and flat.ndim:
         flat = flat.sort(-1).values
     return LAYOUTS[made.layout].apply(flat.contiguous())

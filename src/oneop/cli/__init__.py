@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 import oneop
-from oneop.cli import bench, build, doctor, epochs, headers, inspect, new
+from oneop.cli import bench, build, check, doctor, epochs, headers, inspect, new
 
 app = typer.Typer(
     name="oneop",
@@ -18,6 +18,7 @@ app = typer.Typer(
 )
 app.command("build", epilog=build.EXAMPLES)(build.command)
 app.command("bench", epilog=bench.EXAMPLES)(bench.command)
+app.command("check", epilog=check.EXAMPLES)(check.command)
 app.command("epochs", epilog=epochs.EXAMPLES, context_settings=epochs.PASSES_ON)(epochs.command)
 app.command("headers", epilog=headers.EXAMPLES)(headers.command)
 app.command("new", epilog=new.EXAMPLES)(new.command)

@@ -1,0 +1,277 @@
+"""One check under way: the operator, its columns, the time that is left, and the search for failing cases."""
+
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from hypothesis import strategies as st
+from torch import Tensor
+
+from oneop.check.cases import Case
+from oneop.check.columns import Column, InapplicableError, Programs
+from oneop.check.drawing import FOCUSES, ORDINARY, Focus, Space, sample, smallest
+from oneop.check.layouts import LAYOUTS
+from oneop.check.oracle import ReferenceRefusedError
+from oneop.check.results import Finding
+from oneop.check.subject import Subject
+from oneop.check.transforms import NothingToDifferentiateError
+from oneop.errors import OneopError
+
+Examine = Callable[[Case], Finding | None]
+"""Looks at one case. Raises ReferenceRefusedError or InapplicableError where it says nothing about the operator."""
+
+SHRINKING_SECONDS = 8.0
+
+MIXED = Focus(
+    "mixed",
+    sizes=("small", "odd", "one", "zero"),
+    layouts=tuple(LAYOUTS),
+    styles=("simple", "random", "wide"),
+    attributes="any",
+)
+SPECIAL = Focus("NaN and infinity", styles=("special",))
+LARGE = Focus("large sizes", sizes=("large", "small"), styles=("random",))
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is looked at: cases of one focus, structures that are compiled and exported, cases of each, calls.
+
+    ``sure`` cases of each focus are looked at whatever the clock says.
+    """
+
+    cases: int
+    structures: int
+    cases_of_structure: int
+    calls: int
+    seconds: float
+    sure: int
+
+
+QUICK = Effort(cases=12, structures=2, cases_of_structure=8, calls=400, seconds=10.0, sure=1)
+THOROUGH = Effort(cases=60, structures=5, cases_of_structure=30, calls=3000, seconds=60.0, sure=2)
+
+
+@dataclass
+class Clock:
+    """The end of one cell's time."""
+
+    deadline: float
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() > self.deadline
+
+    @property
+    def left(self) -> float:
+        return self.deadline - time.monotonic()
+
+
+@dataclass
+class Session:
+    """What the properties share."""
+
+    subject: Subject
+    columns: Sequence[Column]
+    programs: Programs
+    effort: Effort
+    seed: int
+    _structures: dict[Any, list[Any]] = field(default_factory=dict)
+
+    def structured_cases(self, space: Space) -> list[Any]:
+        """The structures that compiled graphs and files are made for: the first has every optional input and the
+        attributes' defaults, the others are drawn.
+        """
+        if space.dtypes not in self._structures:
+            self._structures[space.dtypes] = _structures(space, self.effort.structures, self.seed)
+        return self._structures[space.dtypes]
+
+
+@dataclass
+class Outcome:
+    """What the search for a failing case of one cell came to."""
+
+    examples: int = 0
+    finding: Finding | None = None
+    refusals: list[str] = field(default_factory=list)
+    inapplicable: list[str] = field(default_factory=list)
+    empty: bool = False
+
+
+def search(
+    session: Session,
+    column: Column,
+    examine: Examine,
+    clock: Clock,
+    *,
+    focuses: Sequence[Focus] = FOCUSES,
+    space: Space | None = None,
+    share: float = 1.0,
+) -> Outcome:
+    """Looks at the user's examples, then at cases of each focus, until one fails: that is made small."""
+    return _Search(session, column, examine, clock, focuses, space or session.subject.space, share).run()
+
+
+def one_case(session: Session, column: Column, examine: Examine, focus: Focus) -> Outcome:
+    """Looks at one case of the column: the first that says something."""
+    space = session.subject.space
+    structure = session.structured_cases(space)[0] if column.by_structure else None
+    looking = _Search(session, column, examine, Clock(0.0), (focus,), space, 0.0)
+    for case in [*session.subject.examples, *sample(space.cases(focus, structure), 12, session.seed)]:
+        looking.outcome.finding = looking.look(case)
+        if looking.outcome.examples:
+            break
+    return looking.outcome
+
+
+class _Search:
+    def __init__(
+        self,
+        session: Session,
+        column: Column,
+        examine: Examine,
+        clock: Clock,
+        focuses: Sequence[Focus],
+        space: Space,
+        share: float,
+    ) -> None:
+        self.session, self.column, self.examine, self.clock = session, column, examine, clock
+        self.focuses, self.space, self.share = focuses, space, share
+        self.outcome = Outcome()
+        self.known: dict[Any, Finding | None] = {}
+        self.found_at: float | None = None
+        self.sure = 0
+
+    def run(self) -> Outcome:
+        for case in self.session.subject.examples:
+            if self._is_in_space(case):
+                finding = self.look(case)
+                if finding is not None:
+                    self.outcome.finding = finding
+                    return self.outcome
+        for strategy, count in self._strategies():
+            self.sure = 0
+            found = smallest(strategy, self._fails, count, self.session.seed)
+            if found is not None:
+                self.outcome.finding = self.known[case_key(found)]
+                return self.outcome
+        return self.outcome
+
+    def _is_in_space(self, case: Case) -> bool:
+        return case.structure.dtypes in self.space.dtypes
+
+    def _strategies(self) -> Iterator[tuple[st.SearchStrategy[Case], int]]:
+        effort = self.session.effort
+        if not self.column.by_structure:
+            for focus in self.focuses:
+                yield self.space.cases(focus), max(effort.sure, int(effort.cases * self.share))
+            return
+        structures = self.session.structured_cases(self.space)
+        if self.column.is_slow:
+            structures = structures[: max(1, effort.structures // 2)]
+        for structure in structures:
+            for focus in _merged(self.focuses):
+                count = max(effort.sure, int(effort.cases_of_structure * self.share))
+                yield self.space.cases(focus, structure), count
+
+    def _fails(self, case: Case) -> bool:
+        key = case_key(case)
+        if key in self.known:
+            return self.known[key] is not None
+        if self.found_at is not None:
+            if time.monotonic() > self.found_at + SHRINKING_SECONDS:
+                return False
+        elif self.clock.is_over and self.sure >= self.session.effort.sure:
+            return False
+        self.known[key] = self.look(case)
+        if self.known[key] is not None and self.found_at is None:
+            self.found_at = time.monotonic()
+        return self.known[key] is not None
+
+    def look(self, case: Case) -> Finding | None:
+        if not self.column.admits(case):
+            return None
+        try:
+            finding = self.examine(case)
+        except ReferenceRefusedError as error:
+            self.outcome.refusals.append(str(error))
+            return None
+        except InapplicableError as error:
+            self.outcome.inapplicable.append(str(error))
+            return None
+        except NothingToDifferentiateError:
+            return None
+        except Exception as error:
+            finding = raised(error, case)
+        self.outcome.examples += 1
+        self.sure += 1
+        return finding
+
+
+def raised(error: Exception, case: Case | None) -> Finding:
+    """The finding that a call raised what it should not have."""
+    text = str(error).strip() or "no message"
+    first = text.splitlines()[0]
+    own = isinstance(error, OneopError)
+    details = None if own and first == text else text
+    if not own:
+        details = "".join(traceback.format_exception(error)[-6:])
+    return Finding(f"raised {type(error).__name__}: {first}", case, details=details)
+
+
+def case_key(case: Case) -> Any:
+    shapes = tuple((tuple(tensor.shape), tensor.dtype) for tensor in case.tensors)
+    return (case.structure, shapes, tuple(case.made.items()), case.seed)
+
+
+def _merged(focuses: Sequence[Focus]) -> list[Focus]:
+    """For what is slow to start: fewer focuses, each with more in it."""
+    styles = {style for focus in focuses for style in focus.styles}
+    layouts = {layout for focus in focuses for layout in focus.layouts}
+    sizes = {size for focus in focuses for size in focus.sizes}
+    found = [ORDINARY] if "simple" in styles else []
+    if len(layouts) > 1 or len(sizes) > 1:
+        mixed = replace(MIXED, layouts=tuple(name for name in LAYOUTS if name in layouts))
+        found.append(replace(mixed, sizes=tuple(size for size in mixed.sizes if size in sizes)))
+    if "special" in styles:
+        found.append(SPECIAL)
+    if "large" in sizes:
+        found.append(LARGE)
+    return found
+
+
+def _structures(space: Space, count: int, seed: int) -> list[Any]:
+    """The first with all inputs and default attributes in the first dtypes; then others, each unlike those before."""
+    plain = replace(ORDINARY, attributes="default")
+    first_dtypes = Space(space.definition, space.constraints, space.dtypes[:1])
+    optional = frozenset(item.name for item in space.definition.inputs if item.arity == "optional")
+    defaults = [case.structure for case in sample(first_dtypes.cases(plain), 40, seed)]
+    full = [item for item in defaults if item.present == optional] or defaults
+    drawn = [case.structure for case in sample(space.cases(ORDINARY), 40 * count, seed)]
+    chosen = full[:1]
+    # What differs most from those that are chosen comes next: dtypes, absent inputs and attributes all get their turn.
+    rest = list(dict.fromkeys(drawn))
+    while rest and len(chosen) < count:
+        best = max(rest, key=lambda item: min((_distance(item, other) for other in chosen), default=0))
+        rest.remove(best)
+        if best not in chosen:
+            chosen.append(best)
+    return chosen
+
+
+def _distance(left: Any, right: Any) -> int:
+    pairs = [
+        *zip(left.dtypes, right.dtypes, strict=True),
+        (left.present, right.present),
+        *zip(left.counts, right.counts, strict=True),
+        *zip(left.ranks, right.ranks, strict=True),
+        *zip(left.attributes, right.attributes, strict=True),
+    ]
+    different = sum(1 for a, b in pairs if a != b)
+    return different + 2 * int(left.present != right.present) + 2 * int(left.dtypes != right.dtypes)
+
+
+def tensors_of(named: Sequence[tuple[str, Tensor]]) -> list[Tensor]:
+    return [tensor for _, tensor in named]
