@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,8 @@ import torch
 from filelock import FileLock
 from typer.testing import CliRunner, Result
 
-from oneop.bench import calls, columns, machine, memory
+from oneop.bench import calls, columns, machine, memory, showing
+from oneop.bench.results import FORWARD, Row, Timing
 from oneop.bench.timing import time_call
 from oneop.cli import app
 from oneop.targets.models import ModelRunner
@@ -144,12 +147,21 @@ def test_the_page(open_page: OpenPage, run: Run, width: int) -> None:  # noqa: F
     assert seen.colours() > 20
     headings = [heading.inner_text() for heading in seen.page.get_by_role("heading").all()]
     forward, backward = "bench::scaled_add, forward, 1 thread", "bench::scaled_add, forward and backward, 1 thread"
-    assert headings == ["bench::scaled_add: how fast", "What was measured", forward, backward, forward, backward]
+    plots = [f"Plot of {forward}", f"Plot of {backward}"]
+    assert headings == ["bench::scaled_add: how fast", "What was measured", *plots, forward, backward]
     drawn = seen.page.locator("svg").first.text_content()
     assert drawn is not None
     assert "ONNX Runtime, native" in drawn
     assert "n=4096" in drawn
     assert seen.page.get_by_role("row").count() == (1 + 8) + (1 + 4)
+
+
+def test_a_spread_that_says_the_machine_is_busy() -> None:
+    timings = [Timing(1e-3, 1e-3 - spread / 2, 1e-3 + spread / 2, 9) for spread in (1e-4, 4e-4, 6e-4)]
+    rows = [Row("eager", "reference, eager", "n=1", 1, FORWARD, "measured", timing) for timing in timings]
+    (said,) = showing._unsteady(rows)
+    assert said.startswith("In 1 of 3 rows the IQR is more than half of the median: other programs use this machine.")
+    assert list(showing._unsteady(rows[:2])) == []
 
 
 def test_the_plot(run: Run) -> None:
@@ -245,6 +257,37 @@ def test_a_runtime_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> Non
     done = bench("plain", *QUICK, "--target", "absent", "--no-backward")
     assert done.exit_code == 1
     assert f"--target absent cannot be measured here. Absent Runtime: {remedy}" in done.stderr
+
+
+def test_without_the_optional_packages() -> None:
+    """Nothing but torch: PyTorch's columns are there, and what the others need is said."""
+    script = (
+        "import sys\n"
+        "for name in ('hypothesis', 'matplotlib', 'onnx', 'onnxruntime', 'openvino'):\n"
+        "    sys.modules[name] = None\n"
+        "from oneop.cli import main\n"
+        "main()\n"
+    )
+    arguments = ("bench", f"{OPERATORS}:scaled_add", *QUICK, "--no-backward", "-t", "eager", "-t", "onnxruntime")
+    done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False)
+    said = "ONNX Runtime is not installed. Run `pip install onnxruntime`."
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        "oneop: bench::scaled_add: --target onnxruntime cannot be measured here. ONNX Runtime, function body:"
+        f" {said} ONNX Runtime, native: {said}"
+    )
+    assert "reference, eager" in done.stdout
+
+
+def test_a_runtime_that_computes_in_another_dtype(monkeypatch: pytest.MonkeyPatch) -> None:
+    def opened(*_: object) -> Any:
+        raise AssertionError("it is not asked")
+
+    runner = ModelRunner("coarse", "Coarse Runtime", False, "inline", lambda: None, opened, {"float64": "float32"})
+    monkeypatch.setattr(columns, "model_runners", lambda: (runner,))
+    done = bench("plain", *QUICK, "--target", "coarse", "--dtype", "float64")
+    assert done.exit_code == 1
+    assert "Coarse Runtime: Coarse Runtime computes float64 in float32. Compare with --dtype float32." in done.stderr
 
 
 def test_a_runtime_that_gives_wrong_numbers_and_one_that_breaks(monkeypatch: pytest.MonkeyPatch) -> None:

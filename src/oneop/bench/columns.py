@@ -166,6 +166,8 @@ def _no_compiler() -> str | None:
 def _no_kernel(plan: Plan) -> str | None:
     if not plan.operator.has_kernels:
         return "the operator has no kernels: it runs its reference"
+    if "cpu" not in plan.operator.devices:
+        return "the operator has kernels for CUDA only, and this runs on the CPU: there it runs its reference"
     combinations = plan.operator.kernel_spec().combinations()
     if plan.dtypes not in combinations:
         chosen = ", ".join(dtype.name for dtype in plan.dtypes)
@@ -204,7 +206,8 @@ def _in_torch(plan: Plan, gradients: Gradients, function: Callable[..., Any]) ->
 
 def _runner_column(runner: ModelRunner) -> Column:
     def missing(plan: Plan) -> str | None:
-        return runner.missing() or _no_onnx() or (_no_kernel(plan) if runner.is_native else _no_reference(plan))
+        inside = _no_kernel(plan) if runner.is_native else _no_reference(plan)
+        return runner.missing() or _no_onnx() or _narrowed(runner, plan) or inside
 
     def prepare(plan: Plan, gradients: Gradients, files: Files, threads: int) -> Prepared:
         operators = [plan.operator] if runner.is_native else []
@@ -217,6 +220,15 @@ def _runner_column(runner: ModelRunner) -> Column:
 
     name = f"{runner.target}-{'native' if runner.is_native else runner.fallback}"
     return Column(name, runner.target, runner.title, missing, prepare)
+
+
+def _narrowed(runner: ModelRunner, plan: Plan) -> str | None:
+    """A time of another computation than that of the other columns would be no comparison."""
+    for dtype in plan.dtypes:
+        if dtype.name in runner.narrowed:
+            narrow = runner.narrowed[dtype.name]
+            return f"{runner.title} computes {dtype.name} in {narrow}. Compare with --dtype {narrow}."
+    return None
 
 
 def _no_onnx() -> str | None:

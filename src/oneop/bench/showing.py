@@ -15,6 +15,9 @@ from oneop.report.plots import Bars, Line, Lines, Plot, save_png, svg
 
 COLUMNS = ("size", "what", "median", "IQR", "against eager", "GB/s", "of memory", "GFLOP/s", "of cores")
 
+UNSTEADY = 0.5
+"""From this share of the median on, a spread says that the figure is not to be trusted."""
+
 EXPLANATION = (
     "Each column was compared with the reference in float64 before it was timed: one that is wrong has no time.",
     "The median and the interquartile range (IQR) are of one call. GB/s counts each tensor that goes in or comes out"
@@ -54,7 +57,8 @@ def _table(report: Report, measured: Measured, kind: Pass, threads: int, rows: S
         for item in measured.missing.values()
         if kind == FORWARD
     ]
-    return Table(_title(measured, kind, threads), COLUMNS, tuple(lines), _note(measured, kind))
+    note = " ".join([_note(measured, kind), *_unsteady(rows)])
+    return Table(_title(measured, kind, threads), COLUMNS, tuple(lines), note)
 
 
 def _line(report: Report, measured: Measured, row: Row) -> tuple[Cell | str, ...]:
@@ -110,6 +114,16 @@ def _note(measured: Measured, kind: Pass) -> str:
     if uncounted:
         parts.append(f"Not counted in GFLOP/s, since they have no agreed count: {', '.join(uncounted)}.")
     return " ".join([*parts, *measured.notes])
+
+
+def _unsteady(rows: Sequence[Row]) -> Iterator[str]:
+    timings = [row.timing for row in rows if row.timing is not None]
+    wide = sum(timing.spread > UNSTEADY * timing.median for timing in timings)
+    if wide:
+        yield (
+            f"In {wide} of {len(timings)} rows the IQR is more than half of the median: other programs use this"
+            " machine. Run again when it is quiet, or with a larger --seconds."
+        )
 
 
 _SPACE = "\N{NO-BREAK SPACE}"
@@ -211,7 +225,7 @@ def save_page(report: Report, path: Path) -> None:
     sections: list[Section] = [Text("What was measured", (*about(report), *EXPLANATION))]
     if report.complaints:
         sections.append(Text("What went wrong", tuple(report.complaints)))
-    sections += [Figure(plot.title, svg(replace(plot, title=""))) for plot in plots(report)]
+    sections += [Figure(f"Plot of {plot.title}", svg(replace(plot, title=""))) for plot in plots(report)]
     sections += tables(report)
     names = ", ".join(measured.operator for measured in report.operators)
     write_page(path, f"{names}: how fast", "oneop bench", sections)

@@ -1,10 +1,9 @@
 """What runs a model file on this machine: each runtime's ways to open an ONNX file and to call it."""
 
 import importlib
-import importlib.util
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -31,6 +30,7 @@ class ModelRunner:
         missing: says why it cannot run on this machine and what to do; None where it can.
         open: a session. ``threads`` is the number of threads of one call; None leaves it to the runtime. Raises
             OneopError where the file or the library does not go.
+        narrowed: the dtypes that the runtime computes in a coarser one, and that one: {"float64": "float32"}.
     """
 
     target: str
@@ -39,13 +39,15 @@ class ModelRunner:
     fallback: Fallback
     missing: Callable[[], str | None]
     open: "Callable[[Path, Sequence[Operator], int | None], Call]"
+    narrowed: Mapping[str, str] = field(default_factory=dict)
 
 
 def model_runners() -> tuple[ModelRunner, ...]:
     """Those of every target, in the order of the targets' names."""
     found: list[ModelRunner] = []
     for item in pkgutil.iter_modules(oneop.targets.__path__):
-        name = f"oneop.targets.{item.name}.running"
-        if item.ispkg and importlib.util.find_spec(name) is not None:
-            found.extend(importlib.import_module(name).MODEL_RUNNERS)
+        inside = pkgutil.iter_modules([f"{folder}/{item.name}" for folder in oneop.targets.__path__])
+        # importlib.util.find_spec would import the target itself, which may need what is not installed.
+        if item.ispkg and any(module.name == "running" for module in inside):
+            found.extend(importlib.import_module(f"oneop.targets.{item.name}.running").MODEL_RUNNERS)
     return tuple(found)
