@@ -12,6 +12,7 @@ import oneop
 from oneop.errors import BuildError
 from oneop.kernels.compilers import has_cuda_compiler
 from oneop.kernels.spec import KernelSpec
+from oneop.targets.onnxruntime.native import fingerprints_of
 from oneop.targets.tensorrt.library import build_library
 from support.tensorrt_host import FOLDER, needs_headers, node_of, operators, run
 
@@ -51,6 +52,18 @@ def test_the_library_is_built_and_answers_tensorrts_questions(tmp_path: Path) ->
         "oneop_library_v1",
         "setLoggerFinder",
     }
+
+
+@needs_headers
+@needs_nvcc
+def test_another_runtime_refuses_it_by_name(tmp_path: Path) -> None:
+    path = build_library(one_architecture(), tmp_path / "out", workspace=4096)
+    with pytest.raises(BuildError) as caught:
+        fingerprints_of(path)  # what oneop.onnxruntime.session asks first
+    assert str(caught.value) == (
+        f"{path} is a library for TensorRT, not for ONNX Runtime. Build one with"
+        ' oneop.build(..., "onnxruntime", folder).'
+    )
 
 
 @needs_headers

@@ -7,7 +7,11 @@ from pathlib import Path
 from oneop.errors import BuildError
 
 _ABI_VERSION = 1
-_RUNTIMES = {b"RegisterCustomOps\0": "ONNX Runtime", b"create_extensions\0": "OpenVINO"}
+_RUNTIMES = {
+    b"RegisterCustomOps\0": "ONNX Runtime",
+    b"create_extensions\0": "OpenVINO",
+    b"getCreators\0": "TensorRT",
+}
 """The symbol that a runtime looks for in its libraries, as a table of symbols holds it."""
 
 
