@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from oneop.check import evidence, memory, oracle, transforms
 from oneop.check.cases import Case, flat
@@ -45,7 +46,9 @@ def fake_shapes(session: Session, column: Column, title: str, case: Case) -> Fin
     if isinstance(column, Exported):
         return _exported_shapes(session, column, title, case)
     operator = session.subject.operator
-    with FakeTensorMode(allow_non_fake_inputs=False) as mode:
+    # Sizes that only the kernel knows become symbols, which need an environment; those of the inputs stay numbers.
+    environment = ShapeEnv()
+    with FakeTensorMode(allow_non_fake_inputs=False, shape_env=environment, static_shapes=True) as mode:
         tensors = [mode.from_tensor(tensor) for tensor in case.tensors]
         fake = session.subject.named(
             operator.torch_op(*case.with_inputs(tensors).inputs, **case.attributes), case.inputs, case.attributes

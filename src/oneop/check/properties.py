@@ -237,7 +237,7 @@ def along(session: Session, column: Column, case: Case) -> Finding | None:
     _, tangent = torch.func.jvp(lambda *tensors: function(tensors), tuple(given), tuple(direction))  # type: ignore[misc]
 
     def moved(step: list[Tensor]) -> Tensor:
-        return function([tensor + step[0] * way for tensor, way in zip(given, direction, strict=True)]).detach()
+        return function([tensor + step[0][0] * way for tensor, way in zip(given, direction, strict=True)]).detach()
 
     begin = torch.zeros(1, dtype=torch.float64)
     slopes = numeric.differences(moved, [begin], case.seed)
