@@ -3,7 +3,7 @@
 import re
 import signal
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,22 +43,18 @@ _WHEN = {
 class _Row:
     failures: list[Finding] = field(default_factory=list)
 
+    crashed: bool = False
+
     def add(self, summary: str, case: Case | None, details: str | None = None, pattern: str | None = None) -> None:
         self.failures.append(Finding(summary, case, details=details, pattern=pattern))
 
     def smallest(self) -> Finding:
         """The failure that is easiest to look at, with a word on the others."""
         chosen = min(self.failures, key=lambda finding: _size(finding.case))
-        others = [finding.summary for finding in self.failures if finding.summary != chosen.summary]
-        if not others:
-            return chosen
-        listed = "\n".join(f"- {summary}" for summary in list(dict.fromkeys(others))[:10])
-        return Finding(
-            chosen.summary,
-            chosen.case,
-            pattern=chosen.pattern,
-            details="\n\n".join(filter(None, [chosen.details, f"Also seen:\n{listed}"])),
-        )
+        others = dict.fromkeys(finding.summary for finding in self.failures if finding.summary != chosen.summary)
+        seen = "\n".join(["Also seen:", *(f"- {summary}" for summary in [*others][:10])]) if others else ""
+        details = "\n\n".join(filter(None, [chosen.details, seen]))
+        return replace(chosen, details=details or None, crashed=self.crashed)
 
 
 def not_built(operator: "Operator", wanted: Sequence[str], error: BuildError) -> list[Result]:
@@ -124,6 +120,7 @@ class _Reader:
     def _crash(self, event: Event) -> None:
         case = self.cases[event["case"]]
         self._add(rows.CRASHES, _crash_text(event) + _about_empty(event, case), case)
+        self.rows[rows.CRASHES].crashed = True
 
     def _failed(self, event: Event) -> None:
         case, phase = self.cases[event["case"]], event["phase"]
