@@ -1,6 +1,7 @@
 """Builds the test host and libraries of plugins, and has the host drive them as TensorRT does."""
 
 import functools
+import importlib.util
 import json
 import os
 import subprocess
@@ -89,6 +90,24 @@ def changed_library(name: str, change: Callable[[dict[str, str]], dict[str, str]
     texts = change(plugin_library.source_texts(specs, **{"bounds": {}, **options}))
     described = plugin_library.stand_in(plugin_library.describe(specs, texts, find_headers()))
     return build(replace(described, flags=(*described.flags, *FLAGS)))
+
+
+@functools.cache
+def pretended_library(name: str) -> Path:
+    """A library as TensorRT would load it, but for CUDA: emulated kernels, and host/fake_cudart.cpp for its runtime."""
+    location = FOLDER.parent / "cuda" / "emulation.py"
+    described = importlib.util.spec_from_file_location("cuda_emulation", location)
+    assert described is not None
+    assert described.loader is not None
+    emulation = importlib.util.module_from_spec(described)
+    described.loader.exec_module(emulation)
+    specs = served([emulation.emulated(item.kernel_spec("cuda")) for item in operators(name).values()])
+    texts = plugin_library.source_texts(specs, bounds={}, workspace=1024)
+    made = plugin_library.describe(specs, texts, find_headers())
+    runtime = Unit("fake_cudart", "c++", path=FOLDER / "host" / "fake_cudart.cpp")
+    return build(
+        replace(made, units=(*made.units, runtime), flags=(*made.flags, *FLAGS), stem=f"{made.stem}_pretended")
+    )
 
 
 @dataclass

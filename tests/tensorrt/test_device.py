@@ -3,6 +3,7 @@
 import dataclasses
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from oneop.kernels.compilers import has_cuda_compiler
 from oneop.kernels.spec import KernelSpec
 from oneop.targets.onnxruntime.native import fingerprints_of
 from oneop.targets.tensorrt.library import build_library
-from support.tensorrt_host import FOLDER, needs_headers, node_of, operators, run
+from support.tensorrt_host import FOLDER, Answer, needs_headers, node_of, operators, pretended_library, run
 
 needs_nvcc = pytest.mark.skipif(not has_cuda_compiler(), reason="there is no nvcc: install the CUDA toolkit")
 
@@ -43,7 +44,7 @@ def test_the_library_is_built_and_answers_tensorrts_questions(tmp_path: Path) ->
     node = node_of(operators("small")["shifted"], [X], {"by": 0.5, "times": 3})
     answer = run(path, node, [X], tmp_path, dynamic=True, stop="configure")
     assert answer.error == "", answer.log
-    assert answer.facts["creators"] == ["Scaled", "Shifted", "Repeated"]
+    assert answer.facts["creators"] == ["Scaled", "Shifted", "Repeated", "Kept"]
     assert answer.facts["formats"] == [[0, 1], [0]]  # kFLOAT and kHALF
     assert answer.facts["workspace"] == 4096
     exported = subprocess.run(["nm", "-D", "--defined-only", path], capture_output=True, text=True, check=True).stdout
@@ -77,6 +78,46 @@ def test_without_a_gpu_a_run_fails_with_a_message(tmp_path: Path) -> None:
     assert answer.error == "enqueue failed"
     assert len(answer.log) == 1
     assert answer.log[0].startswith("error: trts::scaled: CUDA reports cudaError")
+
+
+# ---- the code for a GPU, with CUDA's runtime pretended and the kernels emulated
+
+
+def pretended(name: str, x: np.ndarray, folder: Path, values: dict[str, Any], **options: Any) -> Answer:
+    return run(pretended_library("small"), node_of(operators("small")[name], [x], values), [x], folder, **options)
+
+
+@needs_headers
+@pytest.mark.parametrize("allocator", [True, False])
+@pytest.mark.parametrize("size", [3, 1000])
+@pytest.mark.parametrize(("name", "values"), [("scaled", {"alpha": 2.0}), ("repeated", {"times": 3}), ("kept", {})])
+def test_it_runs_on_a_pretended_gpu(
+    tmp_path: Path, name: str, values: dict[str, Any], size: int, allocator: bool
+) -> None:
+    """With 1024 bytes of workspace, 1000 numbers of scratch memory come from the allocator, or from CUDA."""
+    x = np.random.default_rng(0).standard_normal(size).astype(np.float32)
+    answer = pretended(name, x, tmp_path, values, allocator=allocator)
+    assert answer.error == "", answer.log
+    np.testing.assert_allclose(answer.outputs[0], operators("small")[name].reference(torch.from_numpy(x), **values))
+    assert (answer.facts["allocations"] > 0) == (allocator and size > 3 and name != "scaled")
+
+
+@needs_headers
+@pytest.mark.parametrize(
+    ("function", "name", "message"),
+    [
+        ("cudaMallocAsync", "repeated", "out of memory (scratch): 4096 bytes"),
+        ("cudaMemcpyAsync", "kept", "a size could not be written to the device: invalid argument"),
+        ("cudaGetLastError", "scaled", "the kernel could not be launched: invalid configuration argument"),
+    ],
+)
+def test_what_cuda_refuses_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, name: str, message: str
+) -> None:
+    monkeypatch.setenv("FAKE_CUDA_FAILS", function)
+    answer = pretended(name, np.ones(1000, np.float32), tmp_path, {}, allocator=False)
+    assert answer.error == "enqueue failed"
+    assert answer.log == [f"error: trts::{name}: {message}"]
 
 
 def test_a_cuda_compiler_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

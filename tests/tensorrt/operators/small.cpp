@@ -1,4 +1,5 @@
 // The kernels of small.py for the CPU.
+#include "kept.h"
 #include "repeated.h"
 #include "scaled.h"
 #include "shifted.h"
@@ -21,4 +22,9 @@ template <class T> void repeated(const repeated_args<T> &a, oneop::Context &ctx)
   std::copy(a.x.begin(), a.x.end(), row);
   for (std::int64_t i = 0; i < a.times; ++i)
     std::copy(row, row + a.n, a.out.begin() + i * a.n);
+}
+
+template <class T> void kept(const kept_args<T> &a, oneop::Context &ctx) {
+  const auto out = ctx.resize(a.out, {std::count_if(a.x.begin(), a.x.end(), [](T value) { return value > 0; })});
+  std::copy_if(a.x.begin(), a.x.end(), out.begin(), [](T value) { return value > 0; });
 }

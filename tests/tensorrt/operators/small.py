@@ -1,4 +1,4 @@
-"""Three small operators: enough to see what happens when the generated sources are changed by hand."""
+"""Small operators: enough to see what happens when the generated sources are changed by hand."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -23,3 +23,9 @@ def shifted(x: Float[Tensor, "n"], *, by: float | None = None, times: int = 1) -
 def repeated(x: Float[Tensor, "n"], *, times: int = 2) -> Float[Tensor, "times n"]:
     """x, several times, by way of scratch memory."""
     return x.expand(times, -1)
+
+
+@oneop.op("trts::kept", kernels=SOURCES)
+def kept(x: Float[Tensor, "n"]) -> Float[Tensor, "?k"]:
+    """The positive numbers."""
+    return x[x > 0]
