@@ -8,6 +8,10 @@ import pytest
 from typer.testing import CliRunner
 
 from oneop.cli import app
+from oneop.kernels.building import build
+from oneop.kernels.compilers import has_cuda_compiler
+from oneop.kernels.library import kernel_library
+from oneop.registry import load_file
 
 
 def new(*arguments: object) -> tuple[int, str]:
@@ -37,6 +41,25 @@ def test_what_it_writes_passes_as_it_is(language: str, files: set[str], tmp_path
     assert status == 0, said
     assert " passed" in said
     assert " skipped" not in said
+
+
+@pytest.mark.parametrize("language", ["python", "c++", "c"])
+def test_with_a_kernel_for_gpus(language: str, tmp_path: Path) -> None:
+    status, said = new("wider", "--language", language, "--cuda", "--directory", tmp_path)
+    assert status == 0, said
+    assert (tmp_path / "wider.cu").exists()
+    assert '"wider.cu"]' in (tmp_path / "wider.py").read_text()
+    status, said = run_its_test(tmp_path)
+    assert status == 0, said
+    assert " passed" in said
+
+
+@pytest.mark.skipif(not has_cuda_compiler(), reason="there is no nvcc")
+def test_nvcc_takes_the_kernel_for_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONEOP_CUDA_ARCHITECTURES", "80")
+    new("wider", "--cuda", "--directory", tmp_path)
+    (operator,) = load_file(tmp_path / "wider.py")
+    assert build(kernel_library([operator.kernel_spec("cuda")])).exists()
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,12 @@ def two_gpus() -> None:
 
 
 @pytest.fixture
+def many() -> int:
+    """Elements: more than one block for each, where there is a GPU to compute them."""
+    return 300_001 if pretended() else 20_000_003
+
+
+@pytest.fixture
 def on_new_stream() -> Callable[..., contextlib.AbstractContextManager[int]]:
     """`with on_new_stream(device) as handle:` makes another stream current."""
 

@@ -37,6 +37,19 @@ def test_a_derived_gradient() -> None:
     assert y.grad.cpu().eq(-3).all()
 
 
+def test_gradients_where_there_is_no_kernel() -> None:
+    """Of a dtype without one on the GPU, and on the CPU, where there is none at all."""
+    for x in (torch.randn(3, 8).half().to("cuda").requires_grad_(), torch.randn(3, 8).requires_grad_()):
+        cuda_operators.spread(x).sum().backward()
+        assert x.grad is not None
+        expected = cuda_operators.spread_grad.reference(torch.ones(3), x.detach().cpu().float())
+        torch.testing.assert_close(x.grad.cpu().float(), expected, rtol=1e-2, atol=1e-2)
+    y = torch.randn(5, requires_grad=True)
+    cuda_operators.polynomial(y, coefficients=[0.0, 1.0, 3.0]).sum().backward()
+    assert y.grad is not None
+    torch.testing.assert_close(y.grad, 1 + 6 * y.detach())
+
+
 def test_first_and_second_derivatives_against_finite_differences() -> None:
     x, weight, bias = on_gpu(3, 4), on_gpu(2, 4), on_gpu(2)
 

@@ -292,3 +292,13 @@ def test_memory_stays_flat(name: str) -> None:
     work(5000)
     gc.collect()
     assert resident() - before < 4 << 20
+
+
+def test_a_dtype_without_a_kernel_has_gradients_too() -> None:
+    """Of the reference: derived, and written."""
+    x = torch.randn(2, 3, dtype=torch.bfloat16, requires_grad=True)
+    ops.shifted(x).sum().backward()
+    assert_close(x.grad, x.detach().cos())
+    y = torch.randn(2, 3, dtype=torch.bfloat16, requires_grad=True)
+    ops.muladd(y, x.detach(), alpha=2.0).sum().backward()
+    assert_close(y.grad, 2 * x.detach())

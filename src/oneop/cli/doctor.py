@@ -1,16 +1,13 @@
 """oneop doctor: what is installed here, what can be built with it, and how to get what is missing."""
 
-import os
+import ctypes
 import platform
-import re
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
-from pathlib import Path
 
 import typer
 from packaging.requirements import Requirement
@@ -44,7 +41,6 @@ class Target:
 
     what: str
     needs: tuple[str, ...]
-    note: str = ""
 
 
 BASE = ("Python", "torch", "C++ compiler", "C compiler", "cache folder")
@@ -54,8 +50,10 @@ TARGETS = (
     Target("ONNX: export", ("Python", "torch", "onnx", "onnxscript", "onnx-ir")),
     Target("ONNX Runtime: build a library", BASE),
     Target("ONNX Runtime: run it from Python", ("onnxruntime",)),
-    Target("OpenVINO: build a library", (), "not in this release"),
-    Target("TensorRT: build a library", (), "not in this release"),
+    Target("OpenVINO: build a library", (*BASE, "openvino")),
+    Target("TensorRT: build a library", (*BASE, "nvcc", "TensorRT headers")),
+    Target("CUDA kernels: build", (*BASE, "nvcc")),
+    Target("CUDA kernels: run", ("GPU",)),
 )
 
 
@@ -86,7 +84,9 @@ def examine() -> dict[str, Finding]:
         _package("onnxruntime", "onnxruntime"),
         _other("openvino", lambda: _version("openvino"), "pip install openvino"),
         _other("tensorrt", lambda: _version("tensorrt"), "pip install tensorrt (with an NVIDIA GPU)"),
-        _other("nvcc", _nvcc, "install the CUDA toolkit, and put its bin folder on PATH"),
+        _compiler("nvcc", "cuda"),
+        _gpu(),
+        _tensorrt_headers(),
     ]
     return {finding.what: finding for finding in findings}
 
@@ -151,13 +151,43 @@ def _other(what: str, find: Callable[[], str | None], remedy: str) -> Finding:
     return Finding(what, found) if found is not None else Finding(what, "missing", remedy)
 
 
-def _nvcc() -> str | None:
-    program = shutil.which("nvcc") or shutil.which("nvcc", path=str(Path(os.environ.get("CUDA_HOME", "")) / "bin"))
-    if program is None:
-        return None
-    answer = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
-    release = re.search(r"release ([\d.]+)", answer.stdout)
-    return f"{release.group(1)} ({program})" if release else program
+def _gpu() -> Finding:
+    """The GPUs that NVIDIA's driver lists; CUDA kernels are compiled without one too."""
+    try:
+        names = _gpus()
+    except OSError:
+        return Finding("GPU", "none", "CUDA kernels need NVIDIA's driver and a GPU to run; they can be built without")
+    if not names:
+        return Finding("GPU", "none", "NVIDIA's driver is here and lists no GPU; `nvidia-smi` says why")
+    return Finding("GPU", ", ".join(names))
+
+
+def _gpus() -> list[str]:
+    """Name and compute capability of each. OSError where there is no driver."""
+    driver = ctypes.CDLL("libcuda.so.1")
+    count, device, major, minor = (ctypes.c_int() for _ in range(4))
+    if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
+        return []
+    found = []
+    for number in range(count.value):
+        name = ctypes.create_string_buffer(256)
+        driver.cuDeviceGet(ctypes.byref(device), number)
+        driver.cuDeviceGetName(name, len(name), device)
+        driver.cuDeviceGetAttribute(ctypes.byref(major), 75, device)
+        driver.cuDeviceGetAttribute(ctypes.byref(minor), 76, device)
+        found.append(f"{name.value.decode(errors='replace')} (sm_{major.value}{minor.value})")
+    return found
+
+
+def _tensorrt_headers() -> Finding:
+    from oneop.targets.tensorrt.headers import find_headers
+
+    try:
+        headers = find_headers()
+    except BuildError as error:
+        return Finding("TensorRT headers", "missing", str(error))
+    where = f" ({headers.folders[0]})" if headers.folders else ""
+    return Finding("TensorRT headers", ".".join(map(str, headers.version)) + where)
 
 
 def _findings_table(findings: Iterable[Finding]) -> Table:
@@ -171,6 +201,6 @@ def _targets_table(findings: dict[str, Finding]) -> Table:
     table = Table("", "ready", title="\nWhat it can do", title_justify="left", box=None, pad_edge=False)
     for target in TARGETS:
         missing = [name for name in target.needs if not findings[name].ok]
-        state = target.note or (f"no: {', '.join(missing)}" if missing else "yes")
+        state = f"no: {', '.join(missing)}" if missing else "yes"
         table.add_row(target.what, f"[yellow]{state}[/yellow]" if state != "yes" else state)
     return table

@@ -15,7 +15,7 @@ import typer
 from oneop.cli.failures import require_folder, stop
 from oneop.definition.words import C_WORDS, RESERVED_NAMES, TAKEN_NAMESPACES
 
-EXAMPLES = "Examples: oneop new scaled_add, oneop new scaled_add --language c --directory operators"
+EXAMPLES = "Examples: oneop new scaled_add, oneop new scaled_add --language c --directory operators, oneop new s --cuda"
 _NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 
 
@@ -25,7 +25,7 @@ class Language(StrEnum):
     PYTHON = "python"
 
 
-_USED = frozenset(["x", "bias", "shape", "dtype", "with_bias", "exported", "ctx"])
+_USED = frozenset(["x", "bias", "shape", "dtype", "device", "with_bias", "exported", "ctx"])
 """What the templates call other things, where the operator's name has to mean the operator."""
 
 KERNELS = {Language.CPP: "kernel.cpp.j2", Language.C: "kernel.c.j2"}
@@ -37,6 +37,7 @@ def command(
         Language, typer.Option("--language", "-l", help="What its kernel is written in.")
     ] = Language.CPP,
     namespace: Annotated[str, typer.Option(help="The operator's namespace, which is its domain in ONNX.")] = "mine",
+    cuda: Annotated[bool, typer.Option("--cuda", help="Write a kernel for NVIDIA's GPUs too.")] = False,
     directory: Annotated[str, typer.Option("--directory", "-d", help="The folder to write to.")] = ".",
 ) -> None:
     """Write NAME.py, its kernel and test_NAME.py: an operator that works, to change into yours."""
@@ -47,7 +48,7 @@ def command(
     if namespace in TAKEN_NAMESPACES:
         raise stop(f"--namespace {namespace} belongs to {TAKEN_NAMESPACES[namespace]}. Choose another one.")
     folder = Path(directory)
-    files = {folder / path: text for path, text in _render(name, namespace, language).items()}
+    files = {folder / path: text for path, text in _render(name, namespace, language, cuda).items()}
     taken = [str(path) for path in files if path.exists()]
     if taken:
         raise stop(f"nothing was written, since {', '.join(taken)} exists already. Choose another name or --directory.")
@@ -62,7 +63,7 @@ def command(
     typer.echo(f"try it: python -m pytest {folder / f'test_{name}.py'}")
 
 
-def _render(name: str, namespace: str, language: Language) -> dict[str, str]:
+def _render(name: str, namespace: str, language: Language, cuda: bool) -> dict[str, str]:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("oneop.cli"),
         undefined=jinja2.StrictUndefined,
@@ -70,11 +71,13 @@ def _render(name: str, namespace: str, language: Language) -> dict[str, str]:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    kernel = f"{name}.{'c' if language is Language.C else 'cpp'}" if language in KERNELS else None
-    values = {"name": name, "namespace": namespace, "kernel": kernel}
-    templates = {f"{name}.py": "definition.py.j2", f"test_{name}.py": "test.py.j2"}
-    if kernel is not None:
-        templates[kernel] = KERNELS[language]
+    kernels = {}
+    if language in KERNELS:
+        kernels[f"{name}.{'c' if language is Language.C else 'cpp'}"] = KERNELS[language]
+    if cuda:
+        kernels[f"{name}.cu"] = "kernel.cu.j2"
+    values = {"name": name, "namespace": namespace, "kernels": list(kernels), "cuda": cuda}
+    templates = {f"{name}.py": "definition.py.j2", f"test_{name}.py": "test.py.j2", **kernels}
     return {path: environment.get_template(template).render(values) for path, template in templates.items()}
 
 

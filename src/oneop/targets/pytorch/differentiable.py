@@ -19,7 +19,7 @@ def checked(name: str, compute: Callable[..., Any]) -> Callable[..., Any]:
 
     def reference(*args: Any, **kwargs: Any) -> Any:
         result = compute(*args, **kwargs)
-        if not torch._C._dispatch_tls_local_exclude_set().has(DispatchKey.AutogradCPU):
+        if not torch._C._dispatch_tls_local_exclude_set().has(DispatchKey.AutogradFunctionality):
             _require(name, _floating(args), _floating(result if isinstance(result, tuple | list) else (result,)))
         return result
 
