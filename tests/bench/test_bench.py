@@ -227,17 +227,20 @@ def test_an_operator_without_a_reference_is_measured_against_its_kernel() -> Non
     assert all(row["flops_per_second"] is None for row in found["rows"])
 
 
-def test_what_is_missing_is_a_row_and_asked_for_by_name_a_failure() -> None:
+def test_what_is_missing_is_a_row_and_asked_for_by_name_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columns, "_no_compiler", lambda: "there is no compiler")
+    reason = "the operator has no kernels: it runs its reference"
     done = bench("plain", *QUICK, "--no-backward", "-t", "eager", "-t", "onnxruntime-native")
-    said = "ONNX Runtime, native: the operator has no kernels: it runs its reference"
     assert done.exit_code == 1
-    assert done.stderr.strip() == f"oneop: bench::plain: --target onnxruntime-native cannot be measured here. {said}"
-    done = bench("plain", *QUICK, "--no-backward", "-t", "onnxruntime")
-    assert done.exit_code == 0, done.output
-    assert re.search(r"ONNX Runtime, native +missing", done.stdout)
-    assert (
-        "ONNX Runtime, native, every size: missing: the operator has no kernels: it runs its reference" in done.stdout
+    assert done.stderr.strip() == (
+        "oneop: bench::plain: --target onnxruntime-native cannot be measured here. ONNX Runtime, native: " + reason
     )
+    # Another column of the runtime that was asked for is there.
+    done = bench("plain", *QUICK, "--no-backward", "-t", "pytorch")
+    assert done.exit_code == 0, done.output
+    assert re.search(r"kernel in PyTorch +missing", done.stdout)
+    assert f"kernel in PyTorch, every size: missing: {reason}" in done.stdout
+    assert "reference, compiled, every size: missing: there is no compiler" in done.stdout
 
 
 def test_a_runtime_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -330,7 +333,7 @@ def test_a_reference_that_does_not_take_what_is_made_up() -> None:
 
 
 def test_attributes_come_from_the_example_and_are_rounded_as_in_onnx() -> None:
-    found = figures("windows", "-t", "eager", "-t", "onnxruntime")
+    found = figures("windows", "-t", "eager")
     assert found["attributes"] == {"size": 2, "scale": 0.10000000149011612}
     assert found["notes"] == [
         "scale is 0.10000000149011612, not 0.1: ONNX keeps floating attributes in 32 bits, and every column gets the"
@@ -470,9 +473,9 @@ def test_the_clock_tells_a_slow_call_from_a_quick_one() -> None:
     import time
 
     slow = time_call(lambda: time.sleep(0.003), 1, 0.01)
-    assert 0.003 <= slow.low <= slow.median <= slow.high < 0.1
+    assert 0.003 <= slow.low <= slow.median <= slow.high < 1
     assert slow.runs >= 5
-    assert time_call(lambda: None, 1, 0.01).median < 1e-5
+    assert time_call(lambda: None, 1, 0.01).median < 1e-3
 
 
 def test_the_threads_of_torch_are_those_asked_for_and_then_those_before() -> None:
