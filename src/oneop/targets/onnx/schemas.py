@@ -7,6 +7,7 @@ from oneop.definition.plugins import NODE_ATTRIBUTES
 from oneop.definition.record import Attribute, Definition, Input, Output
 from oneop.errors import ExportError
 from oneop.targets.onnx import nodes
+from oneop.targets.onnx.inferring import inference_of
 
 VERSION = 1
 """The version of every operator's domain."""
@@ -38,8 +39,8 @@ def register(definition: Definition) -> None:
 
 
 def schema(definition: Definition) -> OpSchema:
-    """The definition as an ``onnx.OpSchema``: a type constraint for each dtype variable."""
-    return OpSchema(
+    """The definition as an ``onnx.OpSchema``: a type constraint for each dtype variable, and shape inference."""
+    made = OpSchema(
         definition.onnx_name,
         definition.namespace,
         VERSION,
@@ -51,6 +52,9 @@ def schema(definition: Definition) -> OpSchema:
         ],
         attributes=[*(_attribute(definition, item) for item in definition.attributes), *_for_plugins(definition)],
     )
+    if hasattr(made, "set_type_and_shape_inference_function"):  # onnx 1.17 and newer
+        made.set_type_and_shape_inference_function(inference_of(definition))
+    return made
 
 
 def _for_plugins(definition: Definition) -> list[OpSchema.Attribute]:
