@@ -275,8 +275,9 @@ def test_without_the_optional_packages() -> None:
     done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False)
     said = "ONNX Runtime is not installed. Run `pip install onnxruntime`."
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1] == (
-        "oneop: bench::scaled_add: --target onnxruntime cannot be measured here. ONNX Runtime, function body:"
+    assert (
+        done.stderr.splitlines()[-1]
+        == "oneop: bench::scaled_add: --target onnxruntime cannot be measured here. ONNX Runtime, function body:"
         f" {said} ONNX Runtime, native: {said}"
     )
     assert "reference, eager" in done.stdout
@@ -370,7 +371,7 @@ def test_leading_dimensions() -> None:
             (
                 f"{OPERATORS}: no operator is called `scaled`. Choose one of bench::scaled_add, bench::forgetful,"
                 " bench::wrong_gradient, bench::failing, bench::bare, bench::plain, bench::pick, bench::reserved,"
-                " bench::windows, bench::stateless."
+                " bench::windows, bench::stateless, bench::broken_example."
             ),
         ),
         (
@@ -409,6 +410,14 @@ def test_leading_dimensions() -> None:
             "stateless",
             (),
             "bench::stateless: attribute `scale` (float) has no default. Give it a value: --set scale=0.5.",
+        ),
+        (
+            "broken_example",
+            (),
+            (
+                "bench::broken_example: the example `of_a_file` fails: FileNotFoundError: photo.png. Correct it: its"
+                " attributes are those that are measured."
+            ),
         ),
         ("scaled_add", ("--threads", "none"), "--threads none: write numbers from 1, such as --threads 1,4."),
         (

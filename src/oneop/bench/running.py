@@ -20,6 +20,7 @@ from oneop.bench.results import BACKWARD, FORWARD, Measured, Missing, Pass, Repo
 from oneop.bench.sizes import Given, Size
 from oneop.bench.timing import time_call
 from oneop.check.cases import Case, flat, rebuild
+from oneop.check.constraints import Constraints
 from oneop.check.examples import cases_of, constraints_of
 from oneop.errors import OneopError
 
@@ -93,10 +94,24 @@ def _plans(operators: Sequence["Operator"], options: Options) -> list[Plan]:
     plans = []
     for operator in operators:
         constraints = constraints_of(operator)
-        example = next(cases_of(operator, constraints), None)
-        values = example.attributes if example is not None else {}
+        values = _attributes_of_example(operator, constraints)
         plans.append(calls.plan_of(operator, constraints, options.dtype, options.attributes, options.absent, values))
     return plans
+
+
+def _attributes_of_example(operator: "Operator", constraints: Constraints) -> dict[str, Any]:
+    """Those of the first example; none where there is no example."""
+    try:
+        example = next(cases_of(operator, constraints), None)
+    except OneopError:
+        raise
+    except Exception as error:  # whatever the user's own function raises
+        name = getattr(operator.examples[0], "__name__", "an example")
+        raise OneopError(
+            f"{operator.definition.name}: the example `{name}` fails: {_said(error)}. Correct it: its attributes are"
+            " those that are measured."
+        ) from error
+    return example.attributes if example is not None else {}
 
 
 class _Steps:
@@ -215,10 +230,14 @@ class Oracle:
                 self._backward(outputs)
         except (OneopError, RuntimeError, ValueError, TypeError, IndexError, MemoryError) as error:
             what = "the kernel" if plan.definition.native_only else "the reference"
-            raise OneopError(
-                f"{what} fails on inputs made from the definition: {_said(error)} If values have to be in a range, say"
-                ' so at the definition: @op.example(index="0 <= index < n").'
-            ) from error
+            hint = (
+                ""
+                if _is_memory(error)
+                else (
+                    ' If values have to be in a range, say so at the definition: @op.example(index="0 <= index < n").'
+                )
+            )
+            raise OneopError(f"{what} fails on inputs made from the definition: {_said(error)}{hint}") from error
         if self.gradients.reason is not None:
             self.notes.append(self.gradients.reason)
 
@@ -294,10 +313,14 @@ def _said(error: BaseException) -> str:
     """An error of a runtime in one line; of ours, whole."""
     if isinstance(error, OneopError):
         return str(error)
-    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
+    if _is_memory(error):
         return "there is not enough memory. Give smaller sizes with --size."
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"
+
+
+def _is_memory(error: BaseException) -> bool:
+    return isinstance(error, MemoryError) or "can't allocate memory" in str(error)
 
 
 def _threads(count: int) -> str:

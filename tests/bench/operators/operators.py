@@ -75,3 +75,13 @@ def pairs():
 @oneop.op("bench::stateless")
 def stateless(x: Float[Tensor, "n"], *, scale: float, flags: list[int] = ()) -> Float[Tensor, "n"]:
     return x * scale + sum(flags)
+
+
+@oneop.op("bench::broken_example")
+def broken_example(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+    return x + 1
+
+
+@broken_example.example
+def of_a_file():
+    raise FileNotFoundError("photo.png")
