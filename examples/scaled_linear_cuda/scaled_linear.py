@@ -7,7 +7,7 @@ from torch import Tensor, nn
 import oneop
 
 
-@oneop.op("demo::scaled_linear", kernels=["scaled_linear.cu"])
+@oneop.op("demo_cuda::scaled_linear", kernels=["scaled_linear.cu"])
 def scaled_linear(
     x: Float[Tensor, "n k"],
     weight: Float[Tensor, "m k"],

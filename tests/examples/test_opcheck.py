@@ -7,6 +7,7 @@ import torch
 from luong_attention import attend, concat_score
 from scaled_linear_c.scaled_linear import scaled_linear as in_c
 from scaled_linear_cpp.scaled_linear import scaled_linear as in_cpp
+from scaled_linear_cuda.scaled_linear import scaled_linear as in_cuda
 from scaled_linear_python.scaled_linear import scaled_linear as in_python
 
 import oneop
@@ -19,7 +20,7 @@ def randn(*shape: int) -> torch.Tensor:
 CALLS = [
     *(
         (op, (randn(3, 4), randn(5, 4), bias), {"alpha": 2.0})
-        for op in (in_python, in_cpp, in_c)
+        for op in (in_python, in_cpp, in_c, in_cuda)
         for bias in (randn(5), None)
     ),
     (concat_score, (randn(2, 3), randn(2, 4, 5), randn(6, 8), randn(6)), {}),

@@ -1,4 +1,4 @@
-"""The three ScaledLinears: the same layer in Python, with kernels in C++, and with kernels in C."""
+"""The ScaledLinears: the same layer in Python, with kernels in C++, in C, and in CUDA, which the CPU has none of."""
 
 from types import ModuleType
 
@@ -6,6 +6,7 @@ import pytest
 import torch
 from scaled_linear_c import scaled_linear as in_c
 from scaled_linear_cpp import scaled_linear as in_cpp
+from scaled_linear_cuda import scaled_linear as in_cuda
 from scaled_linear_python import scaled_linear as in_python
 from torch import nn
 
@@ -13,6 +14,7 @@ WAYS = [
     pytest.param(in_python, id="python"),
     pytest.param(in_cpp, id="c++"),
     pytest.param(in_c, id="c"),
+    pytest.param(in_cuda, id="cuda"),
 ]
 SHAPES = [(3, 5, 4), (1, 1, 1), (17, 33, 9), (0, 5, 4), (3, 0, 4), (3, 5, 0), (64, 100, 70)]
 
@@ -118,8 +120,8 @@ class TestTheModule:
         torch.testing.assert_close(compiled(x), layer(x))
 
 
-def test_the_three_agree() -> None:
-    layers = [way.ScaledLinear(20, 30, alpha=1.5, beta=-2.0) for way in (in_python, in_cpp, in_c)]
+def test_they_agree() -> None:
+    layers = [way.ScaledLinear(20, 30, alpha=1.5, beta=-2.0) for way in (in_python, in_cpp, in_c, in_cuda)]
     for layer in layers[1:]:
         layer.load_state_dict(layers[0].state_dict())
     x = torch.randn(8, 20)

@@ -34,7 +34,7 @@ def header_text(*specs: KernelSpec) -> str:
     cpp = not languages.isdisjoint(("c++", "cuda"))
     return _render(
         "header.h.j2",
-        k=Kernel(with_kernels[0]),
+        k=Kernel((with_kernels or specs)[0]),
         written=[by_language[language] for language in ("c++", "cuda") if language in by_language],
         guard=f"ONEOP_KERNEL_{specs[0].definition.base.upper()}_H",
         cpp=cpp,

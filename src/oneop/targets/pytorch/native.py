@@ -4,6 +4,8 @@ import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from oneop import registry
 from oneop.errors import DefinitionError
 from oneop.kernels.compilers import NO_NVCC, has_cuda_compiler
@@ -44,8 +46,11 @@ def cuda_library(operator: "Operator") -> Path | None:
     from oneop.kernels.building import build
     from oneop.kernels.library import kernel_library
 
+    if torch.version.hip is not None:
+        _say_not_built(operator.defined_in, "this PyTorch calls AMD's GPUs cuda, and nvcc compiles for NVIDIA's.")
+        return None
     if not has_cuda_compiler():
-        _say_without_nvcc(operator.defined_in)
+        _say_not_built(operator.defined_in, NO_NVCC)
         return None
     together = registry.compiled_together(item for item in registry.defined_with(operator) if _on_cuda(item))
     return build(kernel_library([item.kernel_spec("cuda") for item in together if _on_cuda(item)]))
@@ -56,8 +61,8 @@ def _on_cuda(operator: "Operator") -> bool:
 
 
 @functools.cache
-def _say_without_nvcc(file: str) -> None:
-    say(f"the CUDA kernels of {Path(file).name} are not built, and its references run on the GPU: {NO_NVCC}")
+def _say_not_built(file: str, reason: str) -> None:
+    say(f"the CUDA kernels of {Path(file).name} are not built, and its references run on the GPU: {reason}")
 
 
 def serves(name: str) -> bool:
