@@ -58,6 +58,9 @@ def blend(
     return torch.where(mask, a * b**power, c * b)
 
 
+blend.example(power="power >= 1")  # b ** (power - 1) is not what it seems at b = 0
+
+
 @blend.gradient(kernels=C)
 def blend_grad(grad, a, b, c, mask, *, power):
     zero = torch.zeros_like(grad)
@@ -84,6 +87,9 @@ def take(x: Float[Tensor, "n m"], index: Int[Tensor, "k"]) -> Float[Tensor, "k m
     return x[index.long()]
 
 
+take.example(index="0 <= index < n")
+
+
 @take.gradient(kernels=CPP)
 def take_grad(grad, x, index):
     return torch.zeros_like(x).index_add(0, index.long(), grad), None
@@ -92,6 +98,9 @@ def take_grad(grad, x, index):
 @oneop.op("gallery::pick", kernels=CPP)
 def pick(index: Int[Tensor, "k"], x: Float[Tensor, "n m"], scale: Float[Tensor, "m"]) -> Float[Tensor, "k m"]:
     return x[index.long()] * scale
+
+
+pick.example(index="0 <= index < n")
 
 
 @pick.gradient(kernels=CPP)
@@ -122,6 +131,9 @@ class Moments(NamedTuple):
 def moments(x: Float[Tensor, "n m"]) -> Moments:
     mean = x.mean(1)
     return Moments(mean, x.argmax(1), ((x - mean[:, None]) ** 2).mean(1))
+
+
+moments.example(x="finite")  # torch's argmax takes NaN for the largest, the kernel does not
 
 
 @moments.gradient(kernels=CPP)
@@ -185,6 +197,9 @@ def windows(
     x: Float[Tensor, "*batch n"], *, size: int = 2, stride: int = 1
 ) -> Float[Tensor, "*batch (n-size)//stride+1"]:
     return x.unfold(-1, size, stride).square().sum(-1)
+
+
+windows.example(size="1 <= size <= n", stride="stride >= 1")
 
 
 @oneop.op("gallery::gradient_counts", kernels=CPP, native_only=True)

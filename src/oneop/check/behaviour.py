@@ -23,8 +23,9 @@ from oneop.check.subject import Call, inputs_differ, same_bits
 Look = Callable[[Session, Column, str, Case], Finding | None]
 
 WIDE = Focus("many pieces", sizes=("large", "small"), styles=("random",))
+LONG = Focus("long calls", sizes=("huge", "small"), styles=("random",))
 CALLERS = 8
-REPEATS = 12
+REPEATS = 200
 _POISON = (float("nan"), 3e38, -1.0, 0.0)
 """What freed memory is filled with between calls: an output that nobody writes then shows one of them."""
 
@@ -238,7 +239,7 @@ def _on_threads(session: Session, column: Column, case: Case, count: int) -> lis
 
 def callers_cell(session: Session, column: Column, clock: Clock) -> Outcome:
     """One call that takes long enough for the callers to meet in it."""
-    return one_case(session, column, lambda case: callers(session, column, "concurrent callers", case), WIDE)
+    return one_case(session, column, lambda case: callers(session, column, "concurrent callers", case), LONG)
 
 
 def callers(session: Session, column: Column, title: str, case: Case) -> Finding | None:

@@ -4,6 +4,7 @@ import textwrap
 from collections.abc import Sequence
 
 import torch
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -13,7 +14,9 @@ from oneop.check.results import Finding, Report, Result
 
 SHOWN = 12
 """The most elements whose numbers are written side by side."""
-_MARKS = {"passed": ("passed", "green"), "failed": ("FAILED", "bold red"), "skipped": ("skipped", "dim")}
+NARROWEST = 120
+"""What is no terminal gets a table of this width: it can be read in CI's log."""
+_MARKS = {"passed": ("passed", "green"), "failed": ("FAILED", "bold red"), "skipped": ("skip", "dim")}
 
 
 def print_report(report: Report, console: Console) -> None:
@@ -31,10 +34,11 @@ def print_report(report: Report, console: Console) -> None:
 def table(report: Report) -> Table:
     """One row a property, one column a target. The numbers in brackets are those of the reasons below the table."""
     listed = reasons(report)
-    drawn = Table(title=f"{report.operator}, seed {report.seed}, {report.seconds:.0f} s", title_justify="left")
-    drawn.add_column("property")
+    title = f"{report.operator}, seed {report.seed}, {report.seconds:.0f} s"
+    drawn = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    drawn.add_column("property", min_width=20)
     for column in report.columns:
-        drawn.add_column(column, justify="left")
+        drawn.add_column(column, min_width=7)
     for row in report.properties:
         drawn.add_row(row, *(_cell(report.result(row, column), listed) for column in report.columns))
     return drawn

@@ -39,23 +39,30 @@ def of_behaviour(title: str, summary: str) -> str | None:
     return _BEHAVIOUR.get(title)
 
 
-def of_slopes(subject: Subject, title: str, computed: Tensor, numeric: Tensor) -> str:
-    """A gradient that is not the slope of the values."""
+def of_slopes(title: str, computed: Tensor, numeric: Tensor) -> str | None:
+    """What the numbers of a gradient say that is not the slope of the values."""
     known = ~numeric.isnan()
     got, expected = computed[known], numeric[known]
     form = _factor(got, expected)
-    second = title.startswith("second")
-    where = "the derivative of the gradient's body" if second else "the formula of the gradient, or the kernel of it,"
     if form is not None:
-        return f"{form} {where.capitalize()} has a factor too many, or one that is missing."
+        return f"{form} {_place(title)} has a factor too many, or one that is missing."
     if bool((got == 0).all()):
-        return f"All of it is 0: {where} leaves this input out, or detaches it."
-    if second and subject.operator.gradient_operator is not None:
+        return f"All of it is 0: {_place(title)} leaves this input out, or detaches it."
+    return None
+
+
+def usual_slopes(subject: Subject, title: str) -> str:
+    """What is said of a gradient where the numbers say nothing."""
+    if title.startswith("second") and subject.operator.gradient_operator is not None:
         return (
             "The second gradient is derived from the body of the gradient function: a `.detach()`, a constant that was"
             " computed from an input, or a wrong term in it shows up here."
         )
-    return f"A term of {where} is missing or wrong; the values and their reference agree with the slope."
+    return f"A term of {_place(title)} is missing or wrong."
+
+
+def _place(title: str) -> str:
+    return "the derivative of the gradient's body" if title.startswith("second") else "the gradient's formula or kernel"
 
 
 def explain(

@@ -30,14 +30,15 @@ ELEMENTS = 80_000
 WORK = 4_000_000
 """The largest product of all sizes of a case: the steps of a contraction."""
 SMALL, ODD, LARGE = 4, (5, 7, 9, 17, 33), (65, 257, 1031, 4099, 20011)
+HUGE = (35003, 20011, 9001, 2003, 257)
 
 
 @dataclass(frozen=True)
 class Focus:
     """What cases are to look at: the sizes, layouts, styles and attributes that they are drawn from.
 
-    ``sizes`` is a set of "small" (1 to 4), "several" (2 to 7), "zero", "one", "odd" and "large" (one dimension at a
-    time).
+    ``sizes`` is a set of "small" (1 to 4), "several" (2 to 7), "zero", "one", "odd", "large" and "huge" (one
+    dimension at a time).
     """
 
     name: str = "ordinary"
@@ -226,13 +227,14 @@ def _sizes(
     names = list(dict.fromkeys(name for item in given for name in item.shape.binds()))
     ranks = dict(structure.ranks)
     places = [*names, *((group, index) for group, rank in ranks.items() for index in range(rank))]
-    big = draw(st.sampled_from(places)) if "large" in focus.sizes and places else None
+    pool = HUGE if "huge" in focus.sizes else LARGE if "large" in focus.sizes else ()
+    big = draw(st.sampled_from(places)) if pool and places else None
     drawn: dict[Any, int] = {}
     for place in places:
         if place == big:
-            size = draw(st.sampled_from(LARGE))
+            size = draw(st.sampled_from(pool))
         else:
-            size = draw(_size(tuple(kind for kind in focus.sizes if kind != "large")))
+            size = draw(_size(tuple(kind for kind in focus.sizes if kind not in ("large", "huge"))))
         if isinstance(place, str):
             bounds = space.constraints.bounds(place, {**dict(structure.attributes), **drawn})
             low, high = bounds.integers(0, max(size, 6))

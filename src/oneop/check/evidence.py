@@ -41,7 +41,7 @@ def of_mismatch(
         got=(got[index][1].detach(),) if index < len(got) else (),
         expected=(expected[index].value.to(expected[index].own.dtype),),
         tolerance=() if tolerance is None else (tolerance,),
-        pattern=diagnosis.explain(session.subject, column, transform, case, got, wanted, found),
+        explain=lambda: diagnosis.explain(session.subject, column, transform, case, got, wanted, found),
         snippet=snippets.snippet(session, column, title, case),
     )
 
@@ -84,7 +84,8 @@ def of_slopes(
         labels=(f"gradient by {labels[item.tensor]}",),
         got=(computed[item.tensor],),
         expected=(numeric[item.tensor],),
-        pattern=diagnosis.of_slopes(session.subject, title, computed[item.tensor], numeric[item.tensor]),
+        pattern=diagnosis.usual_slopes(session.subject, title),
+        explain=lambda: diagnosis.of_slopes(title, computed[item.tensor], numeric[item.tensor]),
         snippet=snippets.snippet(session, column, title, case),
     )
 

@@ -30,6 +30,7 @@ def differences(function: Callable[[list[Tensor]], Tensor], tensors: Sequence[Te
 
     Elements at a kink are left out: there the slopes on both sides differ, and no number is right.
     """
+    tensors = [tensor.detach().clone(memory_format=torch.contiguous_format) for tensor in tensors]
     places = [(index, place) for index, tensor in enumerate(tensors) for place in range(tensor.numel())]
     if len(places) > MOST:
         order = torch.randperm(len(places), generator=torch.Generator().manual_seed(seed))[:MOST]

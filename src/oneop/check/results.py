@@ -1,6 +1,6 @@
 """What a check found: one result for each property and column, and the evidence of each failure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -23,6 +23,8 @@ class Finding:
         snippet: Python that shows the failure again: it raises AssertionError, or the error that was found.
         details: further evidence as text, such as a sanitizer's report or a runtime's message.
         crashed: the kernel ended the process that ran it, so it must not be called in this one.
+        explain: looks for the pattern; done once, for the case that is shown and, where that is too small to tell, for
+            larger ones that fail too. ``pattern`` is what is said where it finds none.
     """
 
     summary: str
@@ -35,6 +37,7 @@ class Finding:
     snippet: str | None = None
     details: str | None = None
     crashed: bool = False
+    explain: "Callable[[], str | None] | None" = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

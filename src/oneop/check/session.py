@@ -1,15 +1,15 @@
 """One check under way: the operator, its columns, the time that is left, and the search for failing cases."""
 
+import itertools
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from hypothesis import strategies as st
 from torch import Tensor
 
-from oneop.check.cases import Case
+from oneop.check.cases import Case, Structure
 from oneop.check.columns import Column, InapplicableError, Programs
 from oneop.check.drawing import FOCUSES, ORDINARY, Focus, Space, sample, smallest
 from oneop.check.layouts import LAYOUTS
@@ -23,6 +23,9 @@ Examine = Callable[[Case], Finding | None]
 """Looks at one case. Raises ReferenceRefusedError or InapplicableError where it says nothing about the operator."""
 
 SHRINKING_SECONDS = 8.0
+EXPLAINING_SECONDS = 3.0
+LEAST_TELLING = 4
+"""A result of fewer elements shows no pattern."""
 
 MIXED = Focus(
     "mixed",
@@ -149,24 +152,47 @@ class _Search:
             if self._is_in_space(case):
                 finding = self.look(case)
                 if finding is not None:
-                    self.outcome.finding = finding
+                    self.outcome.finding = self._explained(finding, ORDINARY, case.structure)
                     return self.outcome
-        for strategy, count in self._strategies():
+        for focus, structure, count in self._parts():
             self.sure = 0
+            strategy = self.space.cases(focus, structure)
             found = smallest(strategy, self._fails, count, self.session.seed)
             if found is not None:
-                self.outcome.finding = self.known[case_key(found)]
+                self.outcome.finding = self._explained(self.known[case_key(found)], focus, structure)
                 return self.outcome
         return self.outcome
+
+    def _explained(self, shown: Finding | None, focus: Focus, structure: Structure | None) -> Finding | None:
+        """With what the numbers say: those of the smallest case, or those of larger ones where it is too small."""
+        if shown is None or shown.explain is None:
+            return shown
+        for finding in itertools.chain([shown], self._larger(focus, structure)):
+            said = finding.explain() if finding.explain is not None else None
+            if said is not None:
+                return replace(shown, pattern=said)
+        return shown
+
+    def _larger(self, focus: Focus, structure: Structure | None) -> Iterator[Finding]:
+        """Findings of the same focus in calls whose results have some elements."""
+        larger = replace(focus, sizes=("several",))
+        until = time.monotonic() + EXPLAINING_SECONDS
+        for case in sample(self.space.cases(larger, structure), 8, self.session.seed):
+            if time.monotonic() > until:
+                return
+            finding = self.look(case)
+            if finding is not None and _elements(finding) >= LEAST_TELLING:
+                yield finding
 
     def _is_in_space(self, case: Case) -> bool:
         return case.structure.dtypes in self.space.dtypes
 
-    def _strategies(self) -> Iterator[tuple[st.SearchStrategy[Case], int]]:
+    def _parts(self) -> Iterator[tuple[Focus, Structure | None, int]]:
+        """Focuses, structures and how many cases of each."""
         effort = self.session.effort
         if not self.column.by_structure:
             for focus in self.focuses:
-                yield self.space.cases(focus), max(effort.sure, int(effort.cases * self.share))
+                yield focus, None, max(effort.sure, int(effort.cases * self.share))
             return
         structures = self.session.structured_cases(self.space)
         if self.column.is_slow:
@@ -174,7 +200,7 @@ class _Search:
         for structure in structures:
             for focus in _merged(self.focuses):
                 count = max(effort.sure, int(effort.cases_of_structure * self.share))
-                yield self.space.cases(focus, structure), count
+                yield focus, structure, count
 
     def _fails(self, case: Case) -> bool:
         key = case_key(case)
@@ -219,6 +245,10 @@ def raised(error: Exception, case: Case | None) -> Finding:
     if not own:
         details = "".join(traceback.format_exception(error)[-6:])
     return Finding(f"raised {type(error).__name__}: {first}", case, details=details)
+
+
+def _elements(finding: Finding) -> int:
+    return sum(tensor.numel() for tensor in finding.expected)
 
 
 def case_key(case: Case) -> Any:

@@ -41,14 +41,17 @@ def make(shape: tuple[int, ...], dtype: torch.dtype, made: Made) -> Tensor:
     elif dtype.is_floating_point:
         flat = _floating(shape, made.style, bounds, generator).to(dtype)
     else:
-        flat = _integers(shape, bounds, made.below, generator).to(dtype)
+        flat = _integers(shape, dtype, bounds, made.below, generator).to(dtype)
     if "sorted" in bounds.words and flat.ndim:
         flat = flat.sort(-1).values
     return LAYOUTS[made.layout].apply(flat.contiguous())
 
 
-def _integers(shape: tuple[int, ...], bounds: Bounds, below: int, generator: torch.Generator) -> Tensor:
+def _integers(
+    shape: tuple[int, ...], dtype: torch.dtype, bounds: Bounds, below: int, generator: torch.Generator
+) -> Tensor:
     low, high = bounds.integers(0, max(below - 1, 0))
+    low, high = max(low, torch.iinfo(dtype).min), min(high, torch.iinfo(dtype).max)
     if low > high:
         if 0 in shape:
             return torch.zeros(shape, dtype=torch.int64)
@@ -82,7 +85,10 @@ def _floating(shape: tuple[int, ...], style: str, bounds: Bounds, generator: tor
     if style == "special" and "finite" not in bounds.words:
         odd = torch.tensor([torch.nan, torch.inf, -torch.inf], dtype=torch.float64)
         picked = odd[torch.randint(0, 3, shape, generator=generator)]
-        drawn = torch.where(torch.rand(shape, generator=generator) < 0.2, picked, drawn)
+        some = torch.rand(shape, generator=generator) < 0.2
+        if some.numel():  # one at least
+            some.view(-1)[int(torch.randint(0, some.numel(), (), generator=generator))] = True
+        drawn = torch.where(some, picked, drawn)
     if "nonzero" in bounds.words:
         drawn = torch.where(drawn == 0, torch.ones_like(drawn), drawn)
     if "unique" in bounds.words and shape:
