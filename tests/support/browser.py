@@ -19,6 +19,9 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
+PATIENCE = 120_000
+"""Milliseconds for anything that Chromium is asked to do: a machine that runs other tests is slow, not broken."""
+
 OpenPage: TypeAlias = Callable[..., "Seen"]
 """``open_page(path_or_address, width=1280, dark=False)``."""
 
@@ -53,7 +56,7 @@ def browser() -> Iterator[Browser]:
         pytest.skip("there is no Chromium here: apt install chromium")
     with sync_playwright() as playwright:
         # In a container Chromium's own sandbox does not start as root; the pages are our own.
-        launched = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        launched = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"], timeout=PATIENCE)
         yield launched
         launched.close()
 
@@ -66,6 +69,7 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
         context = browser.new_context(
             viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light"
         )
+        context.set_default_timeout(PATIENCE)
         contexts.append(context)
         seen = Seen(context.new_page())
         seen.page.on(
