@@ -15,13 +15,16 @@ NAMES = {
     "OneopError",
     "Operator",
     "build",
+    "epochs",
     "export",
     "from_function",
     "load_exported",
     "onnx",
     "onnxruntime",
     "op",
+    "openvino",
     "registry",
+    "testing",
     "verify_sharding",
 }
 WITH_EXAMPLES = sorted(name for name in NAMES if ">>>" in (inspect.getdoc(getattr(oneop, name)) or ""))

@@ -8,7 +8,8 @@ from oneop.errors import BuildError, CallError, DefinitionError, ExportError, On
 from oneop.operator import Operator, op
 
 if TYPE_CHECKING:
-    from oneop.targets import onnx, onnxruntime
+    from oneop import epochs, testing
+    from oneop.targets import onnx, onnxruntime, openvino
     from oneop.targets.building import build
     from oneop.targets.onnx import export
     from oneop.targets.pytorch.exported import load_exported
@@ -25,23 +26,29 @@ __all__ = [
     "OneopError",
     "Operator",
     "build",
+    "epochs",
     "export",
     "from_function",
     "load_exported",
     "onnx",
     "onnxruntime",
     "op",
+    "openvino",
     "registry",
+    "testing",
     "verify_sharding",
 ]
 
 _LATER = {
     "build": ("oneop.targets.building", "build"),
+    "epochs": ("oneop.epochs", None),
     "export": ("oneop.targets.onnx", "export"),
     "from_function": ("oneop.targets.pytorch.from_function", "from_function"),
     "load_exported": ("oneop.targets.pytorch.exported", "load_exported"),
     "onnx": ("oneop.targets.onnx", None),
     "onnxruntime": ("oneop.targets.onnxruntime", None),
+    "openvino": ("oneop.targets.openvino", None),
+    "testing": ("oneop.testing", None),
     "verify_sharding": ("oneop.targets.pytorch.sharding_check", "verify_sharding"),
 }
 """Names whose module imports a runtime, or much else: resolved when they are used."""
