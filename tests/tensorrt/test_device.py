@@ -120,8 +120,11 @@ def test_what_cuda_refuses_is_reported(
     assert answer.log == [f"error: trts::{name}: {message}"]
 
 
+@needs_headers
 def test_a_cuda_compiler_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NVCC", str(tmp_path / "no_nvcc"))
-    monkeypatch.setenv("TENSORRT_INCLUDE", str(tmp_path / "no_headers"))
-    with pytest.raises(BuildError):
+    with pytest.raises(BuildError) as caught:
         oneop.build(FOLDER / "operators" / "small.py", "tensorrt", tmp_path / "out")
+    assert "CUDA compiler" in str(caught.value)
+    assert str(tmp_path / "no_nvcc") in str(caught.value)
+    assert (tmp_path / "out" / "small_plugin.cpp").is_file()
