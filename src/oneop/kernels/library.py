@@ -66,7 +66,11 @@ def kernel_library(
         headers={**headers, **(extra_headers or {}), _EXPORTS: _export_list([ENTRY, *extra_exports])},
         include_dirs=_unique(INCLUDE, *(folder for spec in specs for folder in spec.options.include_dirs)),
         flags=("-fvisibility=hidden", *_WARNINGS),
-        link_flags=(*_export_flags(), *_unique(*(f"-l{name}" for spec in specs for name in spec.options.libraries))),
+        # A C compiler does not link the functions of <math.h> by itself, as a C++ compiler does.
+        link_flags=(
+            *_export_flags(),
+            *_unique(*(f"-l{name}" for spec in specs for name in spec.options.libraries), "-lm"),
+        ),
         inputs=sources,
         explain=lambda output: explain(specs, output),
     )
