@@ -48,6 +48,7 @@ def check(
     >>> oneop.testing.check(halve, properties=["values", "first gradient, reference"], targets=["pytorch"]).ok
     True
     """
+    __tracebackhide__ = True
     from oneop.check.console import failures_text
     from oneop.check.running import check as run
 

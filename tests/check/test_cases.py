@@ -67,9 +67,7 @@ def test_a_failing_call_is_made_small() -> None:
 
     found = smallest(space.cases(Focus(sizes=("small", "odd"))), fails, 200, 0)
     assert found is not None
-    assert found.describe() == (
-        "x float32[3]; weight absent; counts absent; alpha=2.0; axis=1; words=['a']; limit=None"
-    )
+    assert found.describe() == "x float32[3]; weight absent; counts absent; alpha=2.0; axis=1; words=['a']; limit=None"
 
 
 def test_nothing_fails() -> None:

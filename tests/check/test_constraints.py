@@ -62,8 +62,10 @@ GRAMMAR = (
     [
         (
             {"indx": "positive"},
-            "constraints::pick: a constraint is given for `indx`, which is no input, attribute or dimension of the"
-            " operator. Name one of x, index, scale, count, n, m, k.",
+            (
+                "constraints::pick: a constraint is given for `indx`, which is no input, attribute or dimension of the"
+                " operator. Name one of x, index, scale, count, n, m, k."
+            ),
         ),
         (
             {"index": "ascending"},
@@ -80,8 +82,10 @@ GRAMMAR = (
         ),
         (
             {"index": "index < rows"},
-            'constraints::pick: the constraint "index < rows" of `index` names `rows`, which is no dimension and no'
-            " number among the attributes. Name one of n, m, k, scale, count.",
+            (
+                'constraints::pick: the constraint "index < rows" of `index` names `rows`, which is no dimension and no'
+                " number among the attributes. Name one of n, m, k, scale, count."
+            ),
         ),
         ({"index": 3}, "constraints::pick: the constraint of `index` is a int. " + GRAMMAR),
     ],
@@ -115,8 +119,8 @@ def test_violations(text: str, value: list[int], broken: str | None) -> None:
 
 
 def test_a_nan_is_within_no_bounds() -> None:
-    assert read(x="positive").violation("x", torch.tensor([torch.nan]), {}) == (
-        'it holds nan; its constraint is "positive"'
+    assert (
+        read(x="positive").violation("x", torch.tensor([torch.nan]), {}) == 'it holds nan; its constraint is "positive"'
     )
 
 

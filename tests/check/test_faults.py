@@ -102,16 +102,16 @@ def test_a_crash_outside_python_keeps_the_kernel_out_of_this_process(faulty) -> 
     cell = report.result("values", EAGER)
     assert cell is not None
     assert cell.finding is not None
-    assert cell.finding.summary == (
-        "a kernel crashed in the program outside Python, so it is not called in this process"
-    )
+    assert cell.finding.summary == "a kernel crashed in the program outside Python, so it is not called in this process"
 
 
 def test_a_reference_that_takes_nothing_is_no_pass(faulty) -> None:
     report = found(faulty("never_taken"), "values")
     finding = report.failures[0].finding
     assert finding is not None
-    assert finding.summary == (
-        "no call could be made up that the reference takes. The reference says: this reference takes nothing Say which"
+    assert (
+        finding.summary
+        == "no call could be made up that the reference takes. The reference says: this reference takes nothing Say"
+        " which"
         ' values it takes, with @op.example(index="0 <= index < n") or an example of your own.'
     )

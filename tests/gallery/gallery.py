@@ -156,7 +156,8 @@ def every_attribute(
     names: list[str] = ("a", "bc"),
     extra: float | None = None,
 ) -> Float[Tensor, "n*times"]:
-    value = sum(factors) + sum(shifts) + len(word) + sum(map(len, names)) + (0.0 if extra is None else extra)
+    letters = sum(len(text.encode()) for text in (word, *names))
+    value = sum(factors) + sum(shifts) + letters + (0.0 if extra is None else extra)
     y = x * x * scale + value if mode == "sum" else x * x * scale * value
     return (-y if negate else y).repeat_interleave(times)
 
