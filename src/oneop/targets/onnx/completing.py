@@ -181,7 +181,9 @@ def _inline(model: ir.Model, library: _Library) -> None:
             overloads[body] = f"body_{len(overloads)}"
             _add(model, function_of([(call, body)], overloads[body]))
         node.overload = overloads[body]
+    known = set(model.graph.all_nodes())
     common.InlinePass(lambda function: bool(function.meta.get(FUNCTION)))(model)
+    repairing.state_constants(model.graph, known)
     domains = {call.definition.namespace for _, call, _ in library.uses}
     for domain in domains - {node.domain for node in _nodes(model)}:
         model.opset_imports.pop(domain, None)

@@ -7,7 +7,7 @@ import onnx_ir as ir
 from onnx_ir.passes import common
 
 from oneop.errors import ExportError
-from oneop.targets.onnx import settling
+from oneop.targets.onnx import repairing, settling
 from oneop.targets.onnx.repairing import free_name
 
 
@@ -31,6 +31,7 @@ def inline(proto: onnx.ModelProto, chosen: Collection[tuple[str, str, str]]) -> 
     for identifier in marked:
         model.functions.pop(identifier, None)  # one that no node called
     settling.settle(model.graph, known)
+    repairing.state_constants(model.graph, known)
     _forget_domains(model, {function.domain for function in functions})
     try:
         proto.CopyFrom(ir.to_proto(model))

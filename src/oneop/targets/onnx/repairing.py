@@ -1,5 +1,7 @@
 """Puts right what torch's exporter and its optimizer leave wrong in a model."""
 
+from collections.abc import Collection
+
 import onnx_ir as ir
 import torch
 
@@ -22,6 +24,20 @@ def restore_constants(model: ir.Model) -> None:
     for value in lost:
         value.name = free_name(value.name or "constant", taken)
         model.graph.initializers[value.name] = value
+
+
+def state_constants(graph: ir.Graph, known: Collection[ir.Node] = ()) -> None:
+    """Writes floats that were attributes of a function as tensors, which converters to float16 know; ``known`` nodes
+    stay as they are.
+    """
+    for node in graph.all_nodes():
+        if node.op_type != "Constant" or node.domain != "" or node in known:
+            continue
+        for name in ("value_float", "value_floats"):
+            attribute = node.attributes.get(name)
+            if attribute is not None and not attribute.is_ref():
+                del node.attributes[name]
+                node.attributes.add(ir.AttrTensor("value", ir.tensor(attribute.value, dtype=ir.DataType.FLOAT)))
 
 
 def cast_output(output: ir.Value, wanted: torch.dtype) -> ir.Node | None:
