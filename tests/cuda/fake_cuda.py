@@ -52,6 +52,11 @@ def blocks() -> int:
     return int(_loaded[0].fake_cuda_blocks())
 
 
+def requests() -> int:
+    """How often memory was asked for."""
+    return int(_loaded[0].fake_cuda_requests())
+
+
 def current_device() -> int:
     return int(_loaded[0].fake_cuda_device())
 

@@ -77,6 +77,13 @@ def memory_in_use() -> Callable[[], int]:
     return fake.blocks if fake else lambda: torch.cuda.memory_allocated()
 
 
+@pytest.fixture
+def allocations() -> Callable[[], int]:
+    """How often memory of the GPU has been asked of torch."""
+    fake = pretended()
+    return fake.requests if fake else lambda: torch.cuda.memory_stats()["allocation.all.allocated"]
+
+
 @pytest.fixture(autouse=True)
 def same_numbers() -> None:
     torch.manual_seed(0)

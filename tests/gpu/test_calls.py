@@ -109,6 +109,17 @@ def test_scratch_memory_and_outputs_are_given_back(memory_in_use: Callable[[], i
     assert memory_in_use() == before
 
 
+def test_scratch_memory_is_torchs(allocations: Callable[[], int]) -> None:
+    """An output, and what the kernel asks for: torch knows which stream still works on it."""
+    x = torch.randn(5, 300, device="cuda")
+    cuda_operators.spread(x)
+    before = allocations()
+    cuda_operators.axpby(x, x)
+    assert allocations() - before == 1
+    cuda_operators.spread(x)
+    assert allocations() - before == 3
+
+
 def test_outputs_never_share_memory_with_inputs() -> None:
     x = torch.ones(4, device="cuda")
     found = cuda_operators.failing(x, how="not at all")
