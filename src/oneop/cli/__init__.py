@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 import oneop
-from oneop.cli import bench, build, check, doctor, epochs, headers, inspect, new
+from oneop.cli import bench, build, check, doctor, epochs, headers, inspect, new, package
 
 app = typer.Typer(
     name="oneop",
@@ -22,6 +22,7 @@ app.command("check", epilog=check.EXAMPLES)(check.command)
 app.command("epochs", epilog=epochs.EXAMPLES, context_settings=epochs.PASSES_ON)(epochs.command)
 app.command("headers", epilog=headers.EXAMPLES)(headers.command)
 app.command("new", epilog=new.EXAMPLES)(new.command)
+app.command("package", epilog=package.EXAMPLES)(package.command)
 app.command("inspect", epilog=inspect.EXAMPLES)(inspect.command)
 app.command("doctor", epilog=doctor.EXAMPLES)(doctor.command)
 
