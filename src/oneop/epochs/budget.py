@@ -1,5 +1,6 @@
 """What the samples of a watch may cost: a share of the time watched. A sample that it cannot pay for is left out."""
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -8,7 +9,10 @@ FIRST_GUESS = {"operators": 0.010, "objects": 0.060, "graph": 0.002, "denormals"
 
 
 class Budget:
-    """Admits a sample if what was spent and what it will cost stay within ``share`` of the time since ``start``."""
+    """Admits a sample if what was spent and what it will cost stay within ``share`` of the time since ``start``.
+
+    An infinite share admits all.
+    """
 
     def __init__(self, share: float, now: Callable[[], float]) -> None:
         self._share = share
@@ -24,8 +28,8 @@ class Budget:
             self._spent = 0.0
 
     def affords(self, sample: str) -> bool:
-        if self._started is None:
-            return False
+        if self._started is None or math.isinf(self._share):
+            return self._started is not None
         return self._spent + self._costs[sample] <= self._share * (self._now() - self._started)
 
     def spend(self, sample: str, seconds: float) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from oneop.epochs import words
 from oneop.epochs.holders import Holder
-from oneop.epochs.records import Denormals, Diagnosis, Epoch, Place
+from oneop.epochs.records import LONG_WAIT, Denormals, Diagnosis, Epoch, Place
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class Limits:
     """and so are fewer pages of this process that had to be read back."""
     waiting: float = 0.4
     """The loader starves the training with this share of an epoch spent waiting,"""
-    waiting_seconds: float = 0.002
-    """and this time a step."""
+    waiting_seconds: float = LONG_WAIT
+    """and this time a step, which half of the steps wait themselves (with several workers every so many)."""
     starting: float = 0.3
     """Starting workers is too slow with this share of an epoch,"""
     starting_seconds: float = 0.05
@@ -244,8 +244,8 @@ def _graph(case: Case) -> Iterable[Diagnosis]:
         named = ", ".join(f"{function}: ctx.{attribute}" for function, attribute in total)
         evidence.append(f"with the graphs stay the tensors on ctx: {named}")
     evidence += [
-        f"{holder.place.owner} holds {words.count(holder.tensors, 'tensor')} with a graph, of {holder.steps} of the"
-        " watched steps (threshold: 3)"
+        f"when it was looked at, {holder.place.owner} held {words.count(holder.tensors, 'tensor')} with a graph, of"
+        f" {holder.steps} of the watched steps (threshold: 2, and 3 of one of them)"
         for holder in holders
     ]
     yield Diagnosis(
@@ -276,8 +276,8 @@ def _graphs_are_kept(case: Case) -> str:
         fate = "and they add up" if added else "and they are freed when the next epoch begins or later"
         return (
             f"graphs alive at the end of each epoch: {words.listed(total)}, of"
-            f" {words.listed(e.steps for e in case.epochs)} steps (threshold: {LIMITS.kept_share:.0%} of the steps in"
-            f" every epoch), {fate}"
+            f" {words.listed(e.watched_steps for e in case.epochs)} watched steps (threshold: {LIMITS.kept_share:.0%}"
+            f" of them in every epoch), {fate}"
         )
     return ""
 
@@ -467,7 +467,9 @@ def _loader(case: Case) -> Iterable[Diagnosis]:
     share = statistics.median(max(wait, 0.0) / epoch.seconds for wait, epoch in steady)
     a_step = statistics.median(max(wait, 0.0) / max(epoch.steps - 1, 1) for wait, epoch in steady)
     work = statistics.median((epoch.forward + epoch.backward + epoch.optimizer) / epoch.steps for epoch in case.later)
-    if share >= LIMITS.waiting and a_step >= LIMITS.waiting_seconds:
+    long = statistics.median(epoch.long_waits for epoch in case.later)
+    often = 0.5 / max(case.workers, 1)
+    if share >= LIMITS.waiting and a_step >= LIMITS.waiting_seconds and long >= often:
         who = f"{case.workers} workers deliver" if case.workers > 1 else "the worker delivers"
         yield Diagnosis(
             "loader",
@@ -483,6 +485,7 @@ def _loader(case: Case) -> Iterable[Diagnosis]:
                     f"a step waits {words.seconds(a_step)} (threshold: {words.seconds(LIMITS.waiting_seconds)}) and"
                     f" computes {words.seconds(work)}"
                 ),
+                f"{long:.0%} of the steps wait {words.seconds(LONG_WAIT)} or more (threshold: {often:.0%})",
                 f"the loader has {words.count(case.workers, 'worker')}",
             ),
             "Do less for each sample (decode once, cache, transform whole batches), or use more workers: DataLoader("

@@ -14,12 +14,13 @@ from torch import Tensor, nn
 from oneop.epochs.collector import live_tensors
 from oneop.epochs.graphs import step_of, walk
 from oneop.epochs.records import Place
-from oneop.epochs.sources import filling_line
+from oneop.epochs.sources import best_line, filling_line
 
 DEEPEST = 5
 """How many containers inside each other are followed from a tensor to a name."""
 
-MOST_TENSORS, MOST_CONTAINERS = 5_000, 8
+MOST_TENSORS, MOST_CONTAINERS, MOST_LOOKS = 5_000, 4, 12
+"""Bounds of the search. A look for what refers to an object goes through all objects, some 50 ms."""
 
 FEWEST_STEPS = 3
 """The variables of a loop hold the graph of its last step, or of the last two, as they should."""
@@ -33,13 +34,18 @@ class Holder:
     tensors: int
     steps: int
 
+    @property
+    def is_grave(self) -> bool:
+        """More than the variables of a loop hold, as they should. Of many steps, only a few nodes may be watched."""
+        return self.steps > 1 and max(self.steps, self.tensors) >= FEWEST_STEPS
+
 
 def holders_of_graphs(model: nn.Module, frame: FrameType | None) -> tuple[Holder, ...]:
     """Those names, the one that keeps most first. ``frame``: where the user's variables are looked for."""
     keeping = _keeping_tensors()
     holders = list(_Search(model, frame).holders(keeping)) if keeping else []
     most = max((holder.steps for holder in holders), default=0)
-    grave = [holder for holder in holders if holder.steps >= max(FEWEST_STEPS, most / 4)]
+    grave = [holder for holder in holders if holder.is_grave and holder.steps >= most / 4]
     return tuple(sorted(grave, key=lambda holder: -holder.steps)[:4])
 
 
@@ -64,26 +70,52 @@ class _Search:
     def __init__(self, model: nn.Module, frame: FrameType | None) -> None:
         self._modules = {id(module): name for name, module in model.named_modules()}
         self._frames = [(current, dict(current.f_locals)) for current in _frames(frame)]
+        self._looks = MOST_LOOKS
+        # What is only there because of this search, or because variables were looked at.
+        self._own = {id(self.__dict__), id(self._modules), id(self._frames)}
+        for entry in self._frames:
+            self._own |= {id(entry), id(entry[1])}
+            if entry[0].f_code.co_name != "<module>":
+                self._own.add(id(entry[0].f_locals))
 
     def holders(self, keeping: list[tuple[Tensor, set[int]]]) -> Iterator[Holder]:
         steps = {id(tensor): of for tensor, of in keeping}
+        everything = set().union(*steps.values())
         for tensor, of in keeping:
             place = self._variable(tensor)
             if place is not None:
                 yield Holder(place, 1, len(of))
+                if 4 * len(of) >= 3 * len(everything):
+                    return  # it explains nearly all: no need to look further
+        self._own |= {id(keeping), *(id(entry) for entry in keeping)}
         containers = []
-        for container in gc.get_referrers(*[tensor for tensor, _ in keeping]):
+        for container in self._referrers(*[tensor for tensor, _ in keeping]):
             inside = [item for item in gc.get_referents(container) if id(item) in steps]
-            if inside and not self._is_own(container):
+            if inside:
                 containers.append((len(set().union(*(steps[id(item)] for item in inside))), container, inside[-1]))
         containers.sort(key=lambda entry: -entry[0])
         for count, container, item in containers[:MOST_CONTAINERS]:
-            place = self._named(container, item, DEEPEST) if count >= FEWEST_STEPS else None
+            place = self._named(container, item) if count > 1 else None
             if place is not None:
                 yield Holder(place, _with_graph(container), count)
 
-    def _named(self, container: Any, item: Any, depth: int) -> Place | None:
-        """The name of a container that holds ``item``, or of one further up."""
+    def _named(self, container: Any, item: Any) -> Place | None:
+        """The name of a container that holds ``item``, or of the nearest one further up."""
+        level, seen = [(container, item)], {id(item)}
+        for _ in range(DEEPEST):
+            above = []
+            for outer, inner in level:
+                seen.add(id(outer))
+                place = self._name(outer, inner)
+                if place is not None:
+                    return place
+            for outer, _inner in level:
+                above += [(found, outer) for found in self._referrers(outer) if id(found) not in seen]
+            self._own |= {id(above), *(id(pair) for pair in above)}
+            level = above[:MOST_CONTAINERS]
+        return None
+
+    def _name(self, container: Any, item: Any) -> Place | None:
         if isinstance(container, CellType):
             return self._closure(container)
         if isinstance(container, dict):
@@ -95,15 +127,20 @@ class _Search:
             for key, value in getattr(container, "__dict__", {}).items():
                 if value is item:
                     return self._attribute(container, key)
-        place = self._variable(container)
-        if place is not None or depth == 0:
-            return place
-        for above in gc.get_referrers(container):
-            if above is not container and not self._is_own(above):
-                place = self._named(above, container, depth - 1)
-                if place is not None:
-                    return place
-        return None
+        return self._variable(container)
+
+    def _referrers(self, *items: Any) -> list[Any]:
+        """What refers to one of these and is neither ours nor Python's own; nothing once enough was looked at."""
+        if self._looks == 0:
+            return []
+        self._looks -= 1
+        return [
+            found
+            for found in gc.get_referrers(*items)
+            if id(found) not in self._own
+            and not isinstance(found, FrameType | ModuleType)
+            and not type(found).__module__.startswith("oneop.epochs")
+        ]
 
     def _variable(self, item: Any) -> Place | None:
         """The variable of a running function, or of the top level of its file, that is this very object."""
@@ -125,8 +162,8 @@ class _Search:
         return Place(key, f"the global variable `{key}` of {module.__name__}", file, *(found or (None, None)))
 
     def _owned(self, variables: dict[Any, Any], key: Any) -> Place | None:
-        for owner in gc.get_referrers(variables):
-            if getattr(owner, "__dict__", None) is variables and not self._is_own(owner):
+        for owner in self._referrers(variables):
+            if getattr(owner, "__dict__", None) is variables:
                 return self._attribute(owner, key)
         return None
 
@@ -136,17 +173,16 @@ class _Search:
         kind = owner if isinstance(owner, type) else type(owner)
         module = self._modules.get(id(owner))
         text = f"the attribute `{key}` of {'the class' if kind is owner else 'a'} {kind.__qualname__}"
-        for file in dict.fromkeys([_file(kind), *(frame.f_code.co_filename for frame, _ in self._frames)]):
-            found = filling_line(file, key, attribute=True) if file else None
-            if found is not None:
-                return Place(key, text, file, *found, module=module)
-        return Place(key, text, _file(kind), module=module)
+        files = [_file(kind), *(frame.f_code.co_filename for frame, _ in self._frames)]
+        file, found = best_line([file for file in dict.fromkeys(files) if file], key)
+        line, code = found or (None, None)
+        return Place(key, text, file, line, code, module)
 
     def _closure(self, cell: CellType) -> Place | None:
-        for cells in gc.get_referrers(cell):
+        for cells in self._referrers(cell):
             if not isinstance(cells, tuple):
                 continue
-            for function in gc.get_referrers(cells):
+            for function in self._referrers(cells):
                 if isinstance(function, FunctionType) and function.__closure__ is cells:
                     index = next(number for number, inner in enumerate(cells) if inner is cell)
                     name, code = function.__code__.co_freevars[index], function.__code__
@@ -154,10 +190,6 @@ class _Search:
                     owner = f"the variable `{name}` that {function.__qualname__}() closes over"
                     return Place(name, owner, code.co_filename, *(found or (code.co_firstlineno, None)))
         return None
-
-    def _is_own(self, item: Any) -> bool:
-        """Ours, or Python's own way of holding variables, which are looked at by their frames."""
-        return isinstance(item, FrameType | ModuleType) or type(item).__module__.startswith("oneop.epochs")
 
 
 def _with_graph(container: Any) -> int:

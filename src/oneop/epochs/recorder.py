@@ -21,7 +21,7 @@ from oneop.epochs.graphs import Graphs
 from oneop.epochs.hooks import Key, count_hooks
 from oneop.epochs.operators import OperatorSampler
 from oneop.epochs.phases import AHEAD, BACKWARD, DATA, FORWARD, OPTIMIZER, OTHER, WATCHING, PhaseClock
-from oneop.epochs.records import Denormals, Epoch, OperatorTime
+from oneop.epochs.records import LONG_WAIT, Denormals, Epoch, OperatorTime
 from oneop.epochs.system import Reading, System
 
 STEPS_PART = 0.4
@@ -43,6 +43,7 @@ class _Running:
     step_begun: float | None = None
     data: float = 0.0
     data_begun: float | None = None
+    long_waits: int = 0
     first_wait: float | None = None
     delivers: bool = False
     first: Counter[str] = field(default_factory=Counter)
@@ -100,7 +101,7 @@ class Recorder:
         self._random = random.Random(0)
         self._step_share = STEPS_PART * share
         self._step_cost = 0.0
-        self._budget = Budget((1 - STEPS_PART) * share, self.tools.now)
+        self._budget = Budget((1 - STEPS_PART) * share if share < 1 else math.inf, self.tools.now)
         self._clock = PhaseClock(self.tools.now)
         self._thread = threading.get_ident()
         self._running: _Running | None = None
@@ -200,6 +201,7 @@ class Recorder:
             seconds = self._now() - running.data_begun
             running.data_begun = None
             running.data += seconds
+            running.long_waits += seconds >= LONG_WAIT and bool(running.steps)
             if running.step_begun is not None:
                 running.step_begun += seconds
             if self.listens:
@@ -361,6 +363,7 @@ class Recorder:
             between=0.0,
             data=running.data,
             first_wait=running.first_wait or 0.0,
+            long_waits=running.long_waits / max(steps - 1, 1),
             forward=forward,
             backward=backward,
             optimizer=optimizer,
@@ -401,9 +404,8 @@ class Recorder:
         objects: Objects | None = None
         denormals: Denormals | None = None
         if self.model is not None:
-            if number == 1 or self._budget.affords("hooks"):
-                with self._budget.spending("hooks"):
-                    self.last_hooks = count_hooks(self.model, self.optimizers)
+            with self._budget.spending("hooks"):
+                self.last_hooks = count_hooks(self.model, self.optimizers)
             if number == 1 or self._budget.affords("denormals"):
                 with self._budget.spending("denormals"):
                     denormals = denormal_shares(self.model, self.optimizers)

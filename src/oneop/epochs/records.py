@@ -3,6 +3,9 @@
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+LONG_WAIT = 0.002
+"""Seconds: a step that waits so long for its batch has waited."""
+
 Severity = Literal["problem", "note"]
 
 
@@ -58,7 +61,8 @@ class Epoch:
     """What was seen in one epoch. Times in seconds, sizes in bytes; None means that it is not known.
 
     ``data`` + ``forward`` + ``backward`` + ``optimizer`` + ``other`` + ``watching`` = ``seconds``; ``first_wait`` is
-    the part of ``data`` before the first batch, ``between`` the time from here to the next epoch. ``processor`` is
+    the part of ``data`` before the first batch, ``long_waits`` the share of the other batches that took
+    ``LONG_WAIT`` or more, ``between`` the time from here to the next epoch. ``processor`` is
     the processor time of the training thread. ``disk_bytes`` came from a disk and ``requested_bytes`` were read, mostly
     from memory; both include the loader's workers. ``watched_steps`` are
     those in which forward, backward and optimizer were timed and whose graph was marked: all but in quick steps.
@@ -76,6 +80,7 @@ class Epoch:
     between: float
     data: float
     first_wait: float
+    long_waits: float
     forward: float
     backward: float
     optimizer: float

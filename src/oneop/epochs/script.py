@@ -26,11 +26,12 @@ def watch_script(path: Path, arguments: Sequence[str], overhead: float, outputs:
     Every DataLoader is listened to; iterations in which nothing is trained are no epochs. The model
     and the optimizer are those of the first ``optimizer.step()``.
     """
+    given, path = path, path.resolve()
     recorder = Recorder(None, [], overhead, only_training=True)
     watch = Watch(recorder, None, True, outputs)
     with contextlib.ExitStack() as stack:
         watch.begin(_Discovery(recorder, stack).attach, f"oneop epochs {path}")
-        module = stack.enter_context(_as_main(path, arguments))
+        module = stack.enter_context(_as_main(path, [str(given), *arguments]))
         try:
             exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)
         except BaseException:
@@ -41,20 +42,20 @@ def watch_script(path: Path, arguments: Sequence[str], overhead: float, outputs:
 
 
 @contextlib.contextmanager
-def _as_main(path: Path, arguments: Sequence[str]) -> Iterator[ModuleType]:
+def _as_main(path: Path, argv: Sequence[str]) -> Iterator[ModuleType]:
     """The module that a script runs in: ``__main__``, as long as the block lasts."""
     module = ModuleType("__main__")
     module.__file__ = str(path)
     module.__dict__["__builtins__"] = builtins
-    argv, folders, main = sys.argv[:], sys.path[:], sys.modules["__main__"]
-    sys.argv[:] = [str(path), *arguments]
-    sys.path.insert(0, str(path.resolve().parent))
+    own, folders, main = sys.argv[:], sys.path[:], sys.modules["__main__"]
+    sys.argv[:] = argv
+    sys.path.insert(0, str(path.parent))
     sys.modules["__main__"] = module
     try:
         yield module
     finally:
         sys.modules["__main__"] = main
-        sys.argv[:], sys.path[:] = argv, folders
+        sys.argv[:], sys.path[:] = own, folders
 
 
 class _Discovery:

@@ -3,7 +3,7 @@
 import ast
 import inspect
 import linecache
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import CodeType
 from typing import Any
 
@@ -19,6 +19,20 @@ def filling_line(file: str, name: str, *, attribute: bool, code: CodeType | None
 
     ``code``: look inside this function only.
     """
+    found = _ranked(file, name, attribute, code)
+    return found[1:] if found else None
+
+
+def best_line(files: Sequence[str], attribute: str) -> tuple[str | None, tuple[int, str] | None]:
+    """The line, of several files, that does most to an attribute; of the first file, where several do as much."""
+    found = [(file, ranked) for file in files if (ranked := _ranked(file, attribute, True, None))]
+    if not found:
+        return (files[0] if files else None), None
+    file, ranked = max(found, key=lambda entry: entry[1][0])
+    return file, ranked[1:]
+
+
+def _ranked(file: str, name: str, attribute: bool, code: CodeType | None) -> tuple[int, int, str] | None:
     tree = _parsed(file)
     if tree is None:
         return None
@@ -33,7 +47,7 @@ def filling_line(file: str, name: str, *, attribute: bool, code: CodeType | None
         return None
     best = max(rank for rank, _ in found)
     line = min(line for rank, line in found if rank == best)
-    return line, _text(file, line)
+    return best, line, _text(file, line)
 
 
 def context_line(function: type, attribute: str) -> Place:

@@ -62,7 +62,7 @@ def watch(
         model: the module that is trained. Compiled, wrapped by DistributedDataParallel, or plain.
         optimizer: the optimizer, or a list of them.
         overhead: the share of the time watched, from 0 to 1, that samples may take (times of operators, counts of
-            tensors, denormals). What an epoch cannot pay for is left out of its record.
+            tensors, denormals). What an epoch cannot pay for is left out of its record; 1 takes every sample.
         show: print the table and the diagnosis at the end.
         json, html, png: files for the record, the page and the plot, written at the end.
 
@@ -228,7 +228,7 @@ class Watch:
             epochs=self.epochs,
             workers=getattr(self._source, "num_workers", 0),
             persistent_workers=bool(getattr(self._source, "persistent_workers", False)),
-            holders=lambda: (holders_of_graphs(model, frame) if model is not None else ()) or self._holders,
+            holders=lambda: self._holders or (holders_of_graphs(model, frame) if model is not None else ()),
             grown_hook=lambda: _grown_hook(recorder),
             penalty=penalty,
         )
