@@ -93,6 +93,13 @@ def test_the_page_reads_what_is_painted(digits: tuple[Path, torch.nn.Module], op
         assert sum(float(share.removesuffix(" %")) for share in shares) == pytest.approx(100, abs=1)
         assert page.locator("#status").inner_text() == f"This looks like a {int(expected.argmax())}."
         assert page.locator("li.best span:first-child").inner_text() == str(int(expected.argmax()))
+        heights = page.eval_on_selector_all("#scores li", "rows => rows.map(row => row.offsetHeight)")
+        assert len(set(heights)) == 1
+        colours = page.eval_on_selector_all(
+            "#board div", "all => all.map(item => getComputedStyle(item).backgroundColor)"
+        )
+        assert len(set(colours)) == 3
+        assert not any("0)" in colour and "rgba" in colour for colour in colours)
         assert seen.overflow == 0
         assert seen.colours() > 4
         page.locator("#clear").click()
