@@ -40,7 +40,11 @@ class Model(torch.nn.Module):
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> tuple[Model, Path]:
-    made, path = Model().eval(), tmp_path_factory.mktemp("model") / "model.onnx"
+    return exported(tmp_path_factory.mktemp("model"))
+
+
+def exported(folder: Path) -> tuple[Model, Path]:
+    made, path = Model().eval(), folder / "model.onnx"
     batch = torch.export.Dim("batch")
     oneop.export(made, (torch.randn(3, 30),), path, dynamic_shapes={"x": {0: batch}})
     return made, path
