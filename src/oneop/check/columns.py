@@ -192,7 +192,8 @@ class Programs:
         key = (structure_key(case), fallback)
         if key not in self.files:
             path = self.folder / f"{len(self.files)}.onnx"
-            program = self.program(case)
+            # A fresh one: torch cannot take a program with sizes of its own (`?`) apart a second time.
+            program = _export(self.subject, case)
             names = [f"x{index}" for index, _ in enumerate(case.tensors)]
             with _quiet():
                 try:
@@ -331,8 +332,14 @@ class Runner(Column):
             self._refused.add(f"{narrowed[0]}: {self.runner.target} computes it in {self.runner.narrowed[narrowed[0]]}")
             return False
         if not self.runner.is_native:
-            return True
+            return self._keeps_nan(case)
         return case.structure.dtypes in self.subject.operator.kernel_spec().combinations()
+
+    def _keeps_nan(self, case: Case) -> bool:
+        if self.runner.loses_nan and any(bool(tensor.isnan().any()) for tensor in case.tensors):
+            self._refused.add(f"NaN: the operators of {self.runner.target} itself do not always keep it")
+            return False
+        return True
 
     @property
     def notes(self) -> list[str]:

@@ -31,6 +31,7 @@ class ModelRunner:
         open: a session. ``threads`` is the number of threads of one call; None leaves it to the runtime. Raises
             OneopError where the file or the library does not go.
         narrowed: the dtypes that the runtime computes in a coarser one, and that one: {"float64": "float32"}.
+        loses_nan: whether its own operators take NaN for a number, so that only kernels can be asked for it.
     """
 
     target: str
@@ -40,6 +41,7 @@ class ModelRunner:
     missing: Callable[[], str | None]
     open: "Callable[[Path, Sequence[Operator], int | None], Call]"
     narrowed: Mapping[str, str] = field(default_factory=dict)
+    loses_nan: bool = False
 
 
 def model_runners() -> tuple[ModelRunner, ...]:

@@ -63,9 +63,9 @@ def _array(openvino: Any, tensor: Any) -> Any:
 
 
 _NARROWED = {"float64": "float32"}
-"""What the CPU plugin does, whatever the file says."""
+"""What the CPU plugin does, whatever the file says. It also finds NaN > 0 to be true."""
 
 MODEL_RUNNERS = (
-    ModelRunner("openvino", "OpenVINO, inlined", False, "inline", missing, _inlined, _NARROWED),
+    ModelRunner("openvino", "OpenVINO, inlined", False, "inline", missing, _inlined, _NARROWED, loses_nan=True),
     ModelRunner("openvino", "OpenVINO, native", True, "function", missing, _native, _NARROWED),
 )
