@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 from cuda_alone import twice
+from typer.testing import CliRunner
 
 import oneop
+from oneop.cli import app
 from oneop.errors import BuildError, DefinitionError
 from oneop.kernels.building import build
 from oneop.kernels.compilers import has_cuda_compiler
@@ -177,6 +179,13 @@ def test_devices_that_cannot_be_built_for(tmp_path: Path) -> None:
     with pytest.raises(BuildError) as caught:
         oneop.build(twice, "onnxruntime", tmp_path, device="rocm")  # type: ignore[arg-type]
     assert str(caught.value) == "onnxruntime: device='rocm' is not known. Write one of 'cpu', 'cuda'."
+
+
+def test_the_command_line_insists_too(without_nvcc: None, tmp_path: Path) -> None:
+    arguments = ["build", str(Path(__file__).with_name("cuda_alone.py")), "--output", str(tmp_path), "--device", "cuda"]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 1
+    assert 'onnxruntime: device="cuda" asks for CUDA kernels, and no CUDA compiler was found' in done.output
 
 
 def test_cuda_kernels_that_an_operator_does_not_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
