@@ -128,9 +128,12 @@ def test_a_token_lives_as_long_as_its_node() -> None:
     x = torch.ones(3, requires_grad=True)
     y = x.exp()
     z = y.sum()
-    token = graphs.tag(y.grad_fn, 7)
-    assert graphs.tag(y.grad_fn, 8)() is token()
-    assert graphs.step_of(y.grad_fn) == 7
+    watched, other = graphs.Graphs(), graphs.Graphs()
+    token = watched.tag(y.grad_fn)
+    watched.step_ended()
+    assert watched.tag(y.grad_fn)() is token()
+    assert watched.step_of(y.grad_fn) == 0
+    assert other.step_of(y.grad_fn) is None
     del y
     assert token() is not None
     assert len(list(graphs.walk([z.grad_fn]))) == 2

@@ -1,5 +1,6 @@
 """Which autograd graphs stay alive. A token is put into a node's metadata and lives exactly as long as the node."""
 
+import itertools
 import weakref
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -12,7 +13,8 @@ from oneop.epochs.collector import tensors_in
 from oneop.epochs.records import ContextTensor
 from oneop.epochs.sources import context_line
 
-KEY = "oneop.epochs"
+_numbers = itertools.count()
+
 MOST_NODES = 20_000
 """A graph is walked so far and no further."""
 
@@ -27,21 +29,6 @@ class Token:
 
 
 Reference = weakref.ReferenceType[Token]
-
-
-def tag(node: Any, step: int) -> Reference:
-    """A reference that is dead once the node is. A node that has a token keeps it."""
-    metadata = node.metadata
-    token = metadata.get(KEY)
-    if token is None:
-        token = metadata[KEY] = Token(step)
-    return weakref.ref(token)
-
-
-def step_of(node: Any) -> int | None:
-    """The step that a watched node was made in; None if it is not watched."""
-    token = node.metadata.get(KEY)
-    return None if token is None else token.step
 
 
 def walk(roots: Iterable[Any], seen: set[Any] | None = None, most: int = MOST_NODES) -> Iterator[Any]:
@@ -87,17 +74,31 @@ class Graphs:
         self._fresh: Sample | None = None
         self._prune_at = 4096
         self._step = 0
+        self._key = f"oneop.epochs {next(_numbers)}"  # another watch may have marked the same node
+
+    def tag(self, node: Any) -> Reference:
+        """A reference that is dead once the node is. A node that has a token keeps it."""
+        metadata = node.metadata
+        token = metadata.get(self._key)
+        if token is None:
+            token = metadata[self._key] = Token(self._step)
+        return weakref.ref(token)
+
+    def step_of(self, node: Any) -> int | None:
+        """The step that a watched node was made in; None if it is not watched."""
+        token = node.metadata.get(self._key)
+        return None if token is None else token.step
 
     def saw_output(self, epoch: int, output: Any) -> None:
         for tensor in tensors_in(output)[:1]:
             if tensor.grad_fn is not None:
-                self._outputs.append((epoch, tag(tensor.grad_fn, self._step)))
+                self._outputs.append((epoch, self.tag(tensor.grad_fn)))
 
     def saw_loss(self, epoch: int, outputs: Iterable[Any]) -> None:
         for output in outputs:
             node = output.grad_fn if isinstance(output, Tensor) else getattr(output, "node", None)
             if node is not None:
-                self._losses.append((epoch, tag(node, self._step)))
+                self._losses.append((epoch, self.tag(node)))
         if len(self._losses) + len(self._outputs) > self._prune_at:
             self._prune()
             self._prune_at = 2 * (len(self._losses) + len(self._outputs)) + 4096
@@ -107,7 +108,7 @@ class Graphs:
         nodes: list[Reference] = []
         context: list[tuple[ContextTensor, Reference]] = []
         for node in walk(output.grad_fn for output in outputs if isinstance(output, Tensor)):
-            reference = tag(node, self._step)
+            reference = self.tag(node)
             nodes.append(reference)
             if isinstance(node, torch._C._FunctionBase):
                 context += [(found, reference) for found in _context_tensors(node)]

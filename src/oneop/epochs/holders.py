@@ -5,14 +5,14 @@ import inspect
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import CellType, FrameType, FunctionType, ModuleType
+from types import CellType, FrameType, FunctionType, GeneratorType, ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from oneop.epochs.collector import live_tensors
-from oneop.epochs.graphs import step_of, walk
+from oneop.epochs.graphs import Graphs, walk
 from oneop.epochs.records import Place
 from oneop.epochs.sources import best_line, filling_line
 
@@ -40,16 +40,16 @@ class Holder:
         return self.steps > 1 and max(self.steps, self.tensors) >= FEWEST_STEPS
 
 
-def holders_of_graphs(model: nn.Module, frame: FrameType | None) -> tuple[Holder, ...]:
+def holders_of_graphs(graphs: Graphs, model: nn.Module, frame: FrameType | None) -> tuple[Holder, ...]:
     """Those names, the one that keeps most first. ``frame``: where the user's variables are looked for."""
-    keeping = _keeping_tensors()
+    keeping = _keeping_tensors(graphs)
     holders = list(_Search(model, frame).holders(keeping)) if keeping else []
     most = max((holder.steps for holder in holders), default=0)
     grave = [holder for holder in holders if holder.is_grave and holder.steps >= most / 4]
     return tuple(sorted(grave, key=lambda holder: -holder.steps)[:4])
 
 
-def _keeping_tensors() -> list[tuple[Tensor, set[int]]]:
+def _keeping_tensors(graphs: Graphs) -> list[tuple[Tensor, set[int]]]:
     """Tensors whose graph has watched nodes, and the steps of those that were reached from no tensor before it.
 
     The youngest come first: a running value reaches the losses that it is made of, and is younger.
@@ -58,7 +58,7 @@ def _keeping_tensors() -> list[tuple[Tensor, set[int]]]:
     seen: set[Any] = set()
     tensors = [tensor for tensor in live_tensors() if tensor.grad_fn is not None]
     for tensor in reversed(tensors[-MOST_TENSORS:]):
-        steps = {step for node in walk([tensor.grad_fn], seen) if (step := step_of(node)) is not None}
+        steps = {step for node in walk([tensor.grad_fn], seen) if (step := graphs.step_of(node)) is not None}
         if steps:
             found.append((tensor, steps))
     return found
@@ -89,7 +89,7 @@ class _Search:
                     return  # it explains nearly all: no need to look further
         self._own |= {id(keeping), *(id(entry) for entry in keeping)}
         containers = []
-        for container in self._referrers(*[tensor for tensor, _ in keeping]):
+        for container in self._referrers(tuple(tensor for tensor, _ in keeping)):
             inside = [item for item in gc.get_referents(container) if id(item) in steps]
             if inside:
                 containers.append((len(set().union(*(steps[id(item)] for item in inside))), container, inside[-1]))
@@ -110,8 +110,10 @@ class _Search:
                 if place is not None:
                     return place
             for outer, _inner in level:
-                above += [(found, outer) for found in self._referrers(outer) if id(found) not in seen]
+                above += [(found, outer) for found in self._referrers((outer,)) if id(found) not in seen]
             self._own |= {id(above), *(id(pair) for pair in above)}
+            # Dictionaries and objects lead to a name; lists and tuples may be this search's own.
+            above.sort(key=lambda pair: isinstance(pair[0], list | tuple | CellType))
             level = above[:MOST_CONTAINERS]
         return None
 
@@ -129,8 +131,11 @@ class _Search:
                     return self._attribute(container, key)
         return self._variable(container)
 
-    def _referrers(self, *items: Any) -> list[Any]:
-        """What refers to one of these and is neither ours nor Python's own; nothing once enough was looked at."""
+    def _referrers(self, items: tuple[Any, ...]) -> list[Any]:
+        """What refers to one of these and is neither ours nor Python's own; nothing once enough was looked at.
+
+        A tuple, handed on as it is: ``gc.get_referrers`` leaves out the one of its arguments.
+        """
         if self._looks == 0:
             return []
         self._looks -= 1
@@ -138,7 +143,7 @@ class _Search:
             found
             for found in gc.get_referrers(*items)
             if id(found) not in self._own
-            and not isinstance(found, FrameType | ModuleType)
+            and not isinstance(found, FrameType | GeneratorType | ModuleType)
             and not type(found).__module__.startswith("oneop.epochs")
         ]
 
@@ -162,7 +167,7 @@ class _Search:
         return Place(key, f"the global variable `{key}` of {module.__name__}", file, *(found or (None, None)))
 
     def _owned(self, variables: dict[Any, Any], key: Any) -> Place | None:
-        for owner in self._referrers(variables):
+        for owner in self._referrers((variables,)):
             if getattr(owner, "__dict__", None) is variables:
                 return self._attribute(owner, key)
         return None
@@ -179,10 +184,10 @@ class _Search:
         return Place(key, text, file, line, code, module)
 
     def _closure(self, cell: CellType) -> Place | None:
-        for cells in self._referrers(cell):
+        for cells in self._referrers((cell,)):
             if not isinstance(cells, tuple):
                 continue
-            for function in self._referrers(cells):
+            for function in self._referrers((cells,)):
                 if isinstance(function, FunctionType) and function.__closure__ is cells:
                     index = next(number for number, inner in enumerate(cells) if inner is cell)
                     name, code = function.__code__.co_freevars[index], function.__code__

@@ -228,7 +228,9 @@ class Watch:
             epochs=self.epochs,
             workers=getattr(self._source, "num_workers", 0),
             persistent_workers=bool(getattr(self._source, "persistent_workers", False)),
-            holders=lambda: self._holders or (holders_of_graphs(model, frame) if model is not None else ()),
+            holders=lambda: (
+                self._holders or (holders_of_graphs(recorder.graphs, model, frame) if model is not None else ())
+            ),
             grown_hook=lambda: _grown_hook(recorder),
             penalty=penalty,
         )
@@ -237,7 +239,7 @@ class Watch:
         """At the end of an epoch, once graphs are seen to be kept: the function that holds them may return early."""
         model = self._recorder.model
         if model is not None and not self._holders and keeps_graphs(self.epochs):
-            self._holders = holders_of_graphs(model, sys._getframe())
+            self._holders = holders_of_graphs(self._recorder.graphs, model, sys._getframe())
 
     def _nothing(self) -> str:
         begin = "oneop.epochs.watch: no epoch was recorded. "
