@@ -14,7 +14,7 @@ few units in the last place, and only a call with many terms may lose more.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -24,7 +24,7 @@ from torch.utils._pytree import tree_map_only
 
 from oneop.check.cases import Case
 from oneop.check.subject import Named, Subject
-from oneop.check.transforms import Transform, values
+from oneop.check.transforms import Transform
 
 MOVES = 5
 """How often the inputs are moved at random."""
@@ -127,8 +127,6 @@ def _first_mismatch(got: Named, expected: Sequence[Expected]) -> Mismatch | None
 
 def with_attributes(case: Case, change: Callable[[float], float]) -> Case:
     """The same call with each float attribute changed."""
-    from dataclasses import replace
-
     changed = {
         name: (
             [change(one) if isinstance(one, float) else one for one in value]
@@ -319,6 +317,3 @@ def number(value: Any) -> str:
 
 def _short(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
-
-
-__all__ = ["Expected", "Mismatch", "ReferenceRefusedError", "expect", "mismatch", "values"]

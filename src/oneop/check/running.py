@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Literal
 import torch
 
 from oneop.check.cases import Case
-from oneop.check.columns import PYTORCH, Column, Runner, columns_of
-from oneop.check.drawing import FOCUSES, ORDINARY, sample
+from oneop.check.columns import Column, Runner, columns_of
+from oneop.check.drawing import FOCUSES, sample
+from oneop.check.native import rows as native_rows
 from oneop.check.properties import PROPERTIES, Property
 from oneop.check.results import Finding, Report, Result
-from oneop.check.session import QUICK, THOROUGH, Clock, Effort, Outcome, Session, raised
+from oneop.check.session import QUICK, THOROUGH, Clock, Outcome, Session, raised
 from oneop.check.subject import Subject, subject_of
-from oneop.errors import BuildError, CallError, DefinitionError
+from oneop.errors import BuildError, DefinitionError
 
 if TYPE_CHECKING:
     from oneop.operator import Operator
@@ -98,7 +99,7 @@ class _Check:
 
     def run(self) -> Report:
         begin = time.monotonic()
-        results = self._outside(begin)
+        results = self._outside()
         crashed = any(result.finding is not None and result.finding.crashed for result in results)
         cells = [(row, column) for row in self.rows for column in self.session.columns if self._is_asked_for(column)]
         unbuilt = None if crashed else self._build()
@@ -146,13 +147,19 @@ class _Check:
             return raised(error, None)
         return None
 
-    def _outside(self, begin: float) -> list[Result]:
+    def _outside(self) -> list[Result]:
         """What the kernels do in a program outside Python, where a crash takes nothing with it."""
         operator = self.session.subject.operator
-        asked = self.targets is None or PYTORCH in self.targets
-        wanted: list[Sanitizer | None] = [None] if self.native and asked else []
+        is_called_here = any(column.is_native for column in self.session.columns if self._is_asked_for(column))
+        wanted: list[Sanitizer | None] = [None] if self.native and is_called_here else []
         wanted += list(self.sanitizers)
-        if not wanted or not operator.has_kernels:
+        if not operator.has_kernels:
+            return [
+                Result(row, native_rows.COLUMN, "skipped", "the operator has no kernels")
+                for sanitizer in self.sanitizers
+                for row in native_rows.of(sanitizer)
+            ]
+        if not wanted:
             return []
         from oneop.check.native import findings
 
@@ -225,6 +232,3 @@ def _is_taken(subject: Subject, case: Case) -> bool:
     except Exception:
         return False
     return True
-
-
-__all__ = ["ORDINARY", "CallError", "Effort", "check"]
