@@ -71,11 +71,11 @@ def test_workers() -> None:
     weight = torch.randn(512, 512) / 23
 
     def compute(net: Net, hidden: Tensor) -> Tensor:
-        for _ in range(30):  # much more than loading takes, also where the worker gets no core of its own
+        for _ in range(150):  # much more than loading takes, also where the worker gets no core of its own
             hidden = (hidden @ weight).tanh()
         return hidden
 
-    check(train(Net(compute, width=512), loader(steps=16, num_workers=1, persistent_workers=True), epochs=3))
+    check(train(Net(compute, width=512), loader(steps=6, num_workers=1, persistent_workers=True), epochs=3))
 
 
 def test_caches_that_fill_up() -> None:
