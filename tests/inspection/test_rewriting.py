@@ -285,6 +285,19 @@ def test_inline_a_loop_in_a_function(tmp_path: Path) -> None:
     inlined(tmp_path, model(main, functions=[function("F", loop), function("Half", half)]), X)
 
 
+def test_inline_a_file_that_reads_what_nothing_makes(tmp_path: Path) -> None:
+    body = [helper.make_node("Neg", ["nowhere"], ["b"], name="neg")]
+    path = saved(tmp_path / "m.onnx", model(graph([node("F")]), functions=[function("F", body)]))
+    with pytest.raises(ExportError) as caught:
+        rewriting.inline(path, tmp_path / "new.onnx")
+    assert (
+        str(caught.value)
+        == "The graph of this file does not hold together: nothing makes the tensor 'nowhere', which node 'neg' reads."
+        " Export the model again."
+    )
+    assert not (tmp_path / "new.onnx").exists()
+
+
 # Where the new file goes.
 
 

@@ -7,7 +7,7 @@ import onnx_ir as ir
 from onnx_ir.passes import common
 
 from oneop.errors import ExportError
-from oneop.targets.onnx import repairing, settling
+from oneop.targets.onnx import repairing, settling, tracing
 from oneop.targets.onnx.repairing import free_name
 
 
@@ -16,34 +16,45 @@ def inline(proto: onnx.ModelProto, chosen: Collection[tuple[str, str, str]]) -> 
 
     Raises ExportError where a body cannot stand in the place of its node.
     """
-    model = _parsed(proto)
+    try:
+        proto.CopyFrom(ir.to_proto(_inlined(proto, chosen)))
+    except ExportError:
+        raise
+    except Exception as error:  # onnx_ir looks at tensors and attributes when they are used, and may stumble anywhere
+        raise _broken(error) from error
+
+
+def _inlined(proto: onnx.ModelProto, chosen: Collection[tuple[str, str, str]]) -> ir.Model:
+    with tracing.quiet():
+        model = ir.from_proto(proto)
+    _require_whole(model)
     functions = [function for function in model.functions.values() if _key(function) in chosen]
     _rename(model, functions)
     for function in functions:
         _own_outputs(function)
     known = set(model.graph.all_nodes())
     marked = {function.identifier() for function in functions}
-    try:
-        common.InlinePass(lambda function: function.identifier() in marked)(model)
-    except Exception as error:  # what onnx_ir raises, a pass's own error around it
-        cause = error.__cause__ or error
-        raise ExportError(f"The functions of this file cannot be inlined: {cause}. Export the model again.") from error
+    common.InlinePass(lambda function: function.identifier() in marked)(model)
     for identifier in marked:
         model.functions.pop(identifier, None)  # one that no node called
     settling.settle(model.graph, known)
     repairing.state_constants(model.graph, known)
     _forget_domains(model, {function.domain for function in functions})
-    try:
-        proto.CopyFrom(ir.to_proto(model))
-    except Exception as error:  # what onnx_ir raises for attributes that are not of their type
-        raise _broken(error) from error
+    return model
 
 
-def _parsed(proto: onnx.ModelProto) -> ir.Model:
-    try:
-        return ir.from_proto(proto)
-    except Exception as error:  # what onnx_ir raises for graphs that do not hold together
-        raise _broken(error) from error
+def _require_whole(model: ir.Model) -> None:
+    """Every tensor comes from somewhere: onnx_ir takes one that does not for one more input."""
+    graphs: list[ir.Graph | ir.Function] = [model.graph, *model.functions.values()]
+    for graph in graphs:
+        for node in graph.all_nodes():
+            for value in node.inputs:
+                if value is None or value.producer() is not None or value.is_graph_input() or value.is_initializer():
+                    continue
+                raise ExportError(
+                    f"The graph of this file does not hold together: nothing makes the tensor {value.name!r}, which"
+                    f" node {node.name!r} reads. Export the model again."
+                )
 
 
 def _broken(error: BaseException) -> ExportError:

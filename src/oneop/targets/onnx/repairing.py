@@ -33,9 +33,9 @@ def state_constants(graph: ir.Graph, known: Collection[ir.Node] = ()) -> None:
     for node in graph.all_nodes():
         if node.op_type != "Constant" or node.domain != "" or node in known:
             continue
-        for name in ("value_float", "value_floats"):
+        for name, kind in (("value_float", ir.AttributeType.FLOAT), ("value_floats", ir.AttributeType.FLOATS)):
             attribute = node.attributes.get(name)
-            if attribute is not None and not attribute.is_ref():
+            if attribute is not None and attribute.type == kind and not attribute.is_ref():
                 del node.attributes[name]
                 node.attributes.add(ir.AttrTensor("value", ir.tensor(attribute.value, dtype=ir.DataType.FLOAT)))
 

@@ -151,18 +151,24 @@ def _graphs(node: ir.Node) -> list[ir.Graph]:
     return found
 
 
+_STATED: dict[str, tuple[ir.AttributeType, Any]] = {
+    "value_float": (ir.AttributeType.FLOAT, np.float32),
+    "value_floats": (ir.AttributeType.FLOATS, np.float32),
+    "value_int": (ir.AttributeType.INT, np.int64),
+    "value_ints": (ir.AttributeType.INTS, np.int64),
+    "value_string": (ir.AttributeType.STRING, object),
+    "value_strings": (ir.AttributeType.STRINGS, object),
+}
+
+
 def _constant(node: ir.Node) -> Any:
     """As numpy has it; None where it is large, or of a kind that no question is about."""
     for name, attribute in node.attributes.items():
         if attribute.is_ref():
             return None
-        if name == "value":
+        if name == "value" and attribute.type == ir.AttributeType.TENSOR:
             tensor = attribute.as_tensor()
             return tensor.numpy() if tensor.size <= _LARGEST and not isinstance(tensor, ir.ExternalTensor) else None
-        if name in ("value_float", "value_floats"):
-            return np.asarray(attribute.value, np.float32)
-        if name in ("value_int", "value_ints"):
-            return np.asarray(attribute.value, np.int64)
-        if name in ("value_string", "value_strings"):
-            return np.asarray(attribute.value, dtype=object)
+        if name in _STATED and attribute.type == _STATED[name][0]:
+            return np.asarray(attribute.value, dtype=_STATED[name][1])
     return None
