@@ -28,8 +28,9 @@ LEVELS = {
 
 
 @pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """The tools warn at length about models that were not prepared."""
+def quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """The tools warn at length about models that were not prepared, and leave files in the folder that they run in."""
+    monkeypatch.chdir(tmp_path)
     logging.disable(logging.WARNING)
     yield
     logging.disable(logging.NOTSET)
