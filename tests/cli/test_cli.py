@@ -58,7 +58,7 @@ def test_version() -> None:
     assert succeeds("--version") == f"oneop {oneop.__version__}\n"
 
 
-@pytest.mark.parametrize("command", ["bench", "build", "headers", "new"])
+@pytest.mark.parametrize("command", ["bench", "build", "headers", "new", "package"])
 def test_help_shows_an_example(command: str) -> None:
     shown = re.sub(r"\s+", " ", succeeds(command, "--help"))
     assert f"oneop {command} " in shown.partition("Example")[2]

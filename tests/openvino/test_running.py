@@ -87,6 +87,7 @@ def test_loops_of_many_requests_at_the_same_time() -> None:
         (3, "ortt::failing: the kernel threw"),
         (5, "ortt::failing: the kernel gave output `out` no size. Call ctx.resize"),
         (6, "ortt::failing: "),
+        (7, "ortt::failing: a ? byte, half of ?? and all of 日"),
         (8, "ortt::failing: the kernel resized output `out` to (6,) and then to (5,). Resize an output once."),
         (9, "ortt::failing: the kernel failed with an empty message"),
     ],

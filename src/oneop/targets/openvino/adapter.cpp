@@ -32,10 +32,35 @@ extern "C" const oneop_library *oneop_library_v1(void);
 namespace oneop_openvino {
 namespace {
 
+// With `?` for each byte that is not part of a character in UTF-8: Python refuses to decode such messages.
+std::string decodable(const std::string &text) {
+  std::string out = text;
+  for (size_t i = 0; i < out.size();) {
+    const auto first = static_cast<unsigned char>(out[i]);
+    const size_t length = first < 0x80                    ? 1
+                          : first >= 0xc2 && first < 0xe0 ? 2
+                          : first >= 0xe0 && first < 0xf0 ? 3
+                          : first >= 0xf0 && first < 0xf5 ? 4
+                                                          : 0;
+    bool whole = length > 0 && out.size() - i >= length;
+    for (size_t j = 1; whole && j < length; ++j)
+      whole = (static_cast<unsigned char>(out[i + j]) & 0xc0u) == 0x80u;
+    if (whole && length > 2) { // neither a longer spelling than needed, nor a surrogate, nor beyond U+10FFFF
+      const auto second = static_cast<unsigned char>(out[i + 1]);
+      whole = !(first == 0xe0 && second < 0xa0) && !(first == 0xed && second >= 0xa0) &&
+              !(first == 0xf0 && second < 0x90) && !(first == 0xf4 && second >= 0x90);
+    }
+    if (!whole)
+      out[i] = '?';
+    i += whole ? length : 1;
+  }
+  return out;
+}
+
 // What OpenVINO's callers get. The message is ours alone: no file and line of this source.
 class Failure : public ov::Exception {
 public:
-  explicit Failure(const std::string &message) : ov::Exception(message) {}
+  explicit Failure(const std::string &message) : ov::Exception(decodable(message)) {}
 };
 
 struct Kind {

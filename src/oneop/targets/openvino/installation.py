@@ -9,6 +9,7 @@ from oneop.errors import BuildError
 
 _INSTALL = "Install it: pip install 'oneop[openvino]'."
 _LIBRARIES = ("openvino", "openvino_onnx_frontend")
+_OLD_STRINGS = b"_ZN2ov9ExceptionC2ERKSs\0"  # ov::Exception(const std::string &)
 _THREADS = "tbb"  # not in every build of OpenVINO
 
 
@@ -20,6 +21,7 @@ class Installation:
     include: Path
     libraries: tuple[Path, ...]
     has_tbb: bool
+    flags: tuple[str, ...] = ()
 
     @property
     def folder(self) -> Path:
@@ -49,7 +51,14 @@ def installation() -> Installation:
             f"openvino: {folder} holds no C++ headers and libraries to build an extension with. Install the package "
             "from PyPI, which has them: pip install --force-reinstall openvino."
         )
-    return Installation(importlib.metadata.version("openvino"), include, libraries, found[_THREADS] is not None)
+    return Installation(
+        importlib.metadata.version("openvino"), include, libraries, found[_THREADS] is not None, _flags(libraries[0])
+    )
+
+
+def _flags(library: Path) -> tuple[str, ...]:
+    """Packages before 2026 were compiled with the strings that libstdc++ had before C++11; so has what links them."""
+    return ("-D_GLIBCXX_USE_CXX11_ABI=0",) if _OLD_STRINGS in library.read_bytes() else ()
 
 
 def _library(folder: Path, name: str) -> Path | None:

@@ -71,7 +71,7 @@ def _units(specs: Sequence[KernelSpec], openvino: Installation) -> tuple[Unit, .
     title = ", ".join(spec.definition.name for spec in specs)
     table = table_source([spec.definition for spec in specs], title)
     version = f'\nextern "C" ONEOP_EXPORT const char {_VERSION}[] = "{VERSION_MARK}{openvino.version}";\n'
-    flags = (*_FLAGS, *(("-DONEOP_OPENVINO_TBB",) if openvino.has_tbb else ()))
+    flags = (*_FLAGS, *openvino.flags, *(("-DONEOP_OPENVINO_TBB",) if openvino.has_tbb else ()))
     return (
         Unit("openvino_table", "c++", text=table + version, flags=flags),
         *(Unit(f"openvino_{name}", "c++", text=sources[f"{name}.cpp"], flags=flags) for name in _SOURCES),
