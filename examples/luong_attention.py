@@ -47,6 +47,10 @@ def attend(
     return Attended((weights.unsqueeze(-2) @ outputs).squeeze(-2), weights)
 
 
+# What lies behind the length of a sequence is not read; the reference multiplies it by 0, which NaN does not stand.
+attend.example(lengths="0 <= lengths <= t", outputs="finite")
+
+
 class LuongAttention(nn.Module):
     """Scores each encoder output against a decoder's hidden state, and averages the outputs with the scores' softmax.
 
