@@ -33,8 +33,12 @@ def _operator(base: str) -> Any:
     return registry.operators()[f"insp::{base}"]
 
 
-def export(path: Path, fallback: str = "function", **options: Any) -> Path:
+def load_operators() -> None:
     registry.load_file(OPERATORS)
+
+
+def export(path: Path, fallback: str = "function", **options: Any) -> Path:
+    load_operators()
     rows = torch.export.Dim("rows")
     example = (torch.ones(4, 3), torch.ones(3))
     export_quietly(

@@ -407,7 +407,7 @@ def mutated(content: bytes, seed: int, count: int) -> bytes:
     return bytes(found)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(which=st.integers(0, 3), seed=st.integers(0, 2**32), count=st.integers(1, 12))
 @example(which=2, seed=0, count=0)
 @example(which=0, seed=12490, count=1)  # an attribute of another type, in a node that is written
