@@ -39,6 +39,9 @@ def many(x: Float[Tensor, "a b c d e f g h i"]) -> Float[Tensor, "a"]: ...
 def wide(x: Float[Tensor, "a"]) -> Float[Tensor, "a a a a a a a a a"]: ...
 
 
+def divided(x: Float[Tensor, "n"]) -> Float[Tensor, "n+7//(2-2)"]: ...
+
+
 def softmax(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]: ...
 
 
@@ -97,6 +100,11 @@ TAKES = "TensorRT's plugins take float32, float16, bfloat16, int8, int32, int64.
             spec(wide, CUDA),
             'demo::wide: output `out` is "a a a a a a a a a", 9 dimensions; TensorRT\'s tensors have 8 at most. Merge'
             " some of them.",
+        ),
+        (
+            spec(divided, CUDA),
+            'demo::divided: output `out` is "n+7//(2-2)", which is no size: `7//(2-2)` divides by zero. Correct the'
+            " expression.",
         ),
         (
             spec(softmax, CUDA),

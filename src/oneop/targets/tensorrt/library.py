@@ -39,15 +39,16 @@ def build_library(
 ) -> Path:
     """Writes the plugins' sources into ``output_dir``, builds the library and copies it there.
 
-    The sources are ``<definition file>_plugin.cpp`` and what is the same for every operator, ``oneop_tensorrt.h`` and
-    ``.cpp``; the library is ``lib<definition file>_tensorrt.so``.
+    The sources are ``<kernel file>_plugin.cpp``, by the first of the kernels' files, and what is the same for every
+    operator, ``oneop_tensorrt.h`` and ``.cpp``; the library is ``lib<kernel file>_tensorrt.so``.
 
     ``bounds`` says how large sizes can become that only the kernel knows (``?k``): TensorRT takes memory for that. The
     default is the number of elements of the largest input. ``workspace`` is what each plugin asks for in bytes.
 
-    Raises BuildError where TensorRT cannot express a definition or there are no headers to compile against. In the
-    latter case the sources are there, and the message says so.
+    Raises BuildError where TensorRT cannot express a definition, an option is no bound and no size, or there are no
+    headers to compile against. In the latter case the sources are there, and the message says so.
     """
+    _require_workspace(workspace)
     chosen = served(specs)
     texts = source_texts(chosen, bounds=bounds or {}, workspace=workspace)
     for name, text in texts.items():
@@ -101,7 +102,19 @@ def stand_in(library: Library) -> Library:
     return replace(library, flags=(*library.flags, STAND_IN), stem=f"{library.stem}_stand_in")
 
 
+def _require_workspace(given: object) -> None:
+    if not isinstance(given, int) or isinstance(given, bool) or not 0 <= given < 2**63:
+        raise BuildError(
+            f"tensorrt: workspace={given!r} is no number of bytes. Give a whole number from 0, such as 4 << 20."
+        )
+
+
 def _parse_bounds(specs: Sequence[KernelSpec], bounds: Bounds) -> dict[str, dict[str, Expr]]:
+    if not isinstance(bounds, Mapping) or not all(isinstance(given, Mapping) for given in bounds.values()):
+        raise BuildError(
+            f"tensorrt: bounds={bounds!r} does not say which size of which operator is bounded. Write for example"
+            ' bounds={"demo::nonzero": {"k": "n*m"}}.'
+        )
     definitions = {spec.definition.name: spec.definition for spec in specs}
     parsed: dict[str, dict[str, Expr]] = {}
     for operator, given in bounds.items():

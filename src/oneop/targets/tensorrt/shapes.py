@@ -36,6 +36,8 @@ def unknown_names(definition: Definition) -> tuple[str, ...]:
 def parse_bound(definition: Definition, name: str, text: str) -> Expr:
     """Reads the bound of ``?name``. Raises BuildError where it is no expression of what is known before the kernel."""
     where = f"{definition.name}: the bound of `?{name}`, {text!r},"
+    if not isinstance(text, str):
+        raise BuildError(f"{where} is of type {type(text).__name__}. Write an expression as a string, such as 'n*m'.")
     try:
         parsed = parse_shape(_SPACES.sub(r"\1", text.strip()))
     except DimError as error:
@@ -53,7 +55,34 @@ def parse_bound(definition: Definition, name: str, text: str) -> Expr:
                 f"{where} names `{found}`, which is not known before the kernel runs. Known are:"
                 f" {', '.join(sorted(known))}."
             )
+    _require_possible(parsed.dims[0], where)
     return parsed.dims[0]
+
+
+def _require_possible(expr: Expr, where: str) -> None:
+    """Raises BuildError for a number that is no size, and for what no size can be computed with."""
+    try:
+        compute_constants(expr)
+    except DimError as error:
+        raise BuildError(f"{where} is no size: {error}. Write an expression such as n*m.") from None
+    if not any(True for _ in names(expr)) and evaluate(expr, {}) < 0:
+        raise BuildError(f"{where} is negative. Write an expression such as n*m.")
+
+
+def compute_constants(expr: Expr) -> None:
+    """Raises DimError where a part that holds no name has no value, or is a divisor of zero."""
+    if not any(True for _ in names(expr)):
+        evaluate(expr, {})
+        return
+    match expr:
+        case Binary(operator, left, right):
+            compute_constants(left)
+            compute_constants(right)
+            if operator in _FUNCTIONS and not any(True for _ in names(right)) and evaluate(right, {}) == 0:
+                raise DimError(f"`{expr}` divides by zero")
+        case Call(_, arguments):
+            for argument in arguments:
+                compute_constants(argument)
 
 
 def shape_lines(definition: Definition, bounds: Mapping[str, Expr]) -> list[str]:
