@@ -1,7 +1,7 @@
 """ONNX Runtime's packages for Node.js and for web pages, installed below build/web, once.
 
-`python tests/support/web_packages.py` does that ahead of time. tests/web/package-lock.json says what is installed, and no
-script of a package is run: onnxruntime-node's would fetch libraries for a GPU.
+`python tests/support/web_packages.py` does that ahead of time. tests/web/package-lock.json says what is installed, and
+no script of a package is run: onnxruntime-node's would fetch libraries for a GPU.
 """
 
 import os
