@@ -9,7 +9,8 @@ from check_native.probe import pairs, probe
 
 from gallery.gallery import EXAMPLES
 from oneop.check.native import programs, rows
-from oneop.errors import BuildError
+from oneop.errors import BuildError, CallError, DefinitionError
+from oneop.testing import CheckFailedError, assert_property
 
 SIZES = (5, 1, 3000)
 PLAIN = [numbers(5), numbers(1), numbers(3000, dtype=torch.bfloat16)]
@@ -103,6 +104,26 @@ def test_the_smallest_call_is_shown_and_the_others_are_named() -> None:
     assert finding.details is not None
     assert "Also seen:\n- native::probe: the kernel writes 2 bytes outside output `out`" in finding.details
     assert finding.pattern == rows.PATTERNS[rows.STRAY]
+
+
+@pytest.mark.parametrize("fault", ["write after output", "gradient writes after output"])
+def test_the_snippet_shows_the_fault_again(fault: str) -> None:
+    finding = run(probe, [case(probe, (numbers(3),), fault=fault)])[rows.STRAY].finding
+    assert finding is not None
+    assert finding.snippet is not None
+    with pytest.raises(CheckFailedError, match=r"stray writes, kernel outside Python: .*the kernel writes 4 bytes"):
+        exec(finding.snippet, {})
+
+
+def test_a_row_that_there_is_not_is_refused() -> None:
+    with pytest.raises(
+        DefinitionError, match=r"there is no row 'speed' outside Python\. Choose among 'crashes', 'values'"
+    ):
+        assert_property(probe, "speed", [numbers(3)], column=rows.COLUMN)
+    with pytest.raises(CallError, match="cannot be asked outside Python: there is no kernel in C or C"):
+        assert_property(probe, rows.STRAY, [numbers(3).double()], column=rows.COLUMN)
+    assert_property(probe, rows.STRAY, [numbers(3)], column=rows.COLUMN)
+    assert_property(probe, rows.ADDRESS, [numbers(3)], column=rows.COLUMN)
 
 
 def test_strides_reach_kernels_that_ask_for_them() -> None:

@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from oneop.check import behaviour
+from oneop.check import behaviour, native
 from oneop.check.cases import Case
 from oneop.check.columns import Column, InapplicableError, columns_of
 from oneop.check.examples import case_of
+from oneop.check.native import rows
 from oneop.check.oracle import ReferenceRefusedError
 from oneop.check.properties import COMPARISONS, PROPERTIES, SLOPES, compared, measured
 from oneop.check.results import Finding
@@ -31,6 +32,15 @@ def look(
 ) -> Finding | None:
     """What is wrong with one property in one call. Raises OneopError where the call says nothing about it."""
     name = operator.definition.name
+    if column == rows.COLUMN:
+        case = case_of(
+            operator,
+            subject_of(operator).constraints,
+            *operator._arguments(list(inputs), dict(attributes)),
+            where=f"{name}: the call",
+            origin="drawn",
+        )
+        return native.look(operator, title, case)
     if title not in [item.title for item in PROPERTIES]:
         raise DefinitionError(f"{name}: there is no property {title!r}. Choose among {_titles()}.")
     subject = subject_of(operator)

@@ -12,6 +12,7 @@ from oneop.check.layouts import LAYOUTS
 if TYPE_CHECKING:
     from oneop.check.columns import Column
     from oneop.check.session import Session
+    from oneop.operator import Operator
 
 LITERAL = 96
 """The most elements of a tensor that is written out."""
@@ -21,7 +22,11 @@ def snippet(session: "Session", column: "Column", title: str, case: Case) -> str
     """Loads the definition file, makes the inputs, shows the numbers, and looks at the property again: it raises
     AssertionError.
     """
-    operator = session.subject.operator
+    return snippet_of(session.subject.operator, column.title, title, case)
+
+
+def snippet_of(operator: "Operator", column: str, title: str, case: Case) -> str:
+    """The same for a column that is named."""
     lines = [
         "import torch",
         "from torch import inf, nan",
@@ -31,7 +36,7 @@ def snippet(session: "Session", column: "Column", title: str, case: Case) -> str
         "",
         *_loading(operator.defined_in, case.definition.name),
         "",
-        *_tensors(session, case),
+        *_tensors(operator, case),
         f"attributes = {_attributes(case)}",
         "",
     ]
@@ -40,7 +45,7 @@ def snippet(session: "Session", column: "Column", title: str, case: Case) -> str
             'print("operator:", op(*inputs, **attributes))',
             'print("reference:", op.reference(*inputs, **attributes))',
         ]
-    lines.append(f"assert_property(op, {title!r}, inputs, attributes, column={column.title!r}, seed={case.seed})")
+    lines.append(f"assert_property(op, {title!r}, inputs, attributes, column={column!r}, seed={case.seed})")
     return "\n".join(lines) + "\n"
 
 
@@ -48,11 +53,11 @@ def _loading(path: str, name: str) -> list[str]:
     return [f"oneop.registry.load_file({path!r})", f"op = oneop.registry.operators()[{name!r}]"]
 
 
-def _tensors(session: "Session", case: Case) -> list[str]:
+def _tensors(operator: "Operator", case: Case) -> list[str]:
     if case.origin != "drawn":
         from oneop.check.examples import names_of
 
-        place = names_of(session.subject.operator).index(case.origin)
+        place = names_of(operator).index(case.origin)
         return [
             "given = op.examples[" + str(place) + "]()  # " + case.origin,
             "inputs, attributes = oneop.testing.split(op, given)",

@@ -8,13 +8,13 @@ from oneop.check.cases import Case
 from oneop.check.native import programs, reading, rows, running
 from oneop.check.native.gradients import gradient_cases
 from oneop.check.native.programs import Sanitizer
-from oneop.check.results import Result
-from oneop.errors import BuildError
+from oneop.check.results import Finding, Result
+from oneop.errors import BuildError, CallError, DefinitionError
 
 if TYPE_CHECKING:
     from oneop.operator import Operator
 
-__all__ = ["findings"]
+__all__ = ["findings", "look"]
 
 
 def findings(
@@ -43,6 +43,19 @@ def findings(
         return reading.not_built(operator, wanted, error)
     log = running.run(program, launcher, library, served, sanitizer, seconds=seconds)
     return reading.results(operator, served, log, sanitizer, time.monotonic() - begin)
+
+
+def look(operator: "Operator", row: str, case: Case) -> Finding | None:
+    """What is wrong with one row in one call. OneopError says that there is no such row, or no kernel for the call."""
+    found = {result.property: result for result in findings(operator, [case], rows.SANITIZERS.get(row))}
+    if row not in found:
+        known = ", ".join(map(repr, [*rows.ROWS, *rows.SANITIZERS]))
+        raise DefinitionError(
+            f"{operator.definition.name}: there is no row {row!r} outside Python. Choose among {known}."
+        )
+    if found[row].status == "skipped":
+        raise CallError(f"{operator.definition.name}: {row} cannot be asked outside Python: {found[row].reason}")
+    return found[row].finding
 
 
 def _is_served(operator: "Operator", case: Case) -> bool:

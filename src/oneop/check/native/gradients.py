@@ -40,7 +40,7 @@ def gradient_cases(operator: "Operator", cases: Sequence[Case]) -> list[Case]:
 
 
 def _asking(case: Case, needs: int) -> Case:
-    return Case(case.definition, case.structure, case.inputs, {**case.attributes, NEEDS: needs}, origin=case.origin)
+    return Case(case.definition, case.structure, case.inputs, {**case.attributes, NEEDS: needs}, case.sizes)
 
 
 def _gradient_case(operator: "Operator", case: Case, seed: int) -> Case | None:
@@ -66,7 +66,7 @@ def _gradient_case(operator: "Operator", case: Case, seed: int) -> Case | None:
         case.structure.ranks,
         case.structure.attributes,
     )
-    return Case(definition, structure, tuple(inputs), {**case.attributes, NEEDS: -1}, case.sizes, origin=case.origin)
+    return Case(definition, structure, tuple(inputs), {**case.attributes, NEEDS: -1}, case.sizes)
 
 
 def outputs_of(operator: "Operator", case: Case) -> list[Tensor] | None:

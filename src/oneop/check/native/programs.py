@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Sanitizer = Literal["address", "thread"]
 
 _DRIVER = Path(__file__).with_name("driver")
-_UNITS = ("main", "cases", "blocks", "call", "results", "properties", "together", "report")
+_UNITS = ("main", "cases", "blocks", "call", "results", "properties", "together", "statics", "report")
 _STRICT = ("-D_GNU_SOURCE", "-Wall", "-Wextra", "-Wconversion")
 _COMMON = ("-g", "-O1", "-fno-omit-frame-pointer")
 _UNSUPPORTED = re.compile(

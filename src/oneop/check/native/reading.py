@@ -14,12 +14,15 @@ from oneop.check.native.programs import Sanitizer
 from oneop.check.native.running import Log
 from oneop.check.native.values import wrong_values
 from oneop.check.results import Finding, Result
+from oneop.check.snippets import snippet_of
 from oneop.errors import BuildError
 
 if TYPE_CHECKING:
     from oneop.operator import Operator
 
 Event = dict[str, Any]
+_MOST_SHOWN = 2000
+"""Elements: a snippet with more is nothing to paste."""
 
 _ROW_OF_PHASE = {
     "values": rows.VALUES,
@@ -72,19 +75,26 @@ def results(
     """One result for each row of the run."""
     reader = _Reader(operator, cases, log, sanitizer)
     found = reader.read()
+    shown = {row: _with_snippet(operator, row, item.smallest()) for row, item in found.items() if item.failures}
     missing = f"{log.not_run} of {len(cases)} calls were not made after three crashes" if log.not_run else None
     return [
         Result(
             row,
             rows.COLUMN,
-            "failed" if found[row].failures else "passed",
+            "failed" if row in shown else "passed",
             missing,
-            found[row].smallest() if found[row].failures else None,
+            shown.get(row),
             examples=len(cases) - log.not_run,
             seconds=seconds,
         )
         for row in rows.of(sanitizer)
     ]
+
+
+def _with_snippet(operator: "Operator", row: str, finding: Finding) -> Finding:
+    if finding.case is None or _size(finding.case) > _MOST_SHOWN:
+        return finding
+    return replace(finding, snippet=snippet_of(operator, rows.COLUMN, row, finding.case))
 
 
 class _Reader:

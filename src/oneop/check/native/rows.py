@@ -1,5 +1,7 @@
 """The rows that the driver fills: their names, and what a failure of each usually means."""
 
+from typing import Literal
+
 COLUMN = "kernel outside Python"
 
 VALUES = "values"
@@ -42,6 +44,9 @@ PATTERNS = {
     ADDRESS: "An index outside its tensor, or arithmetic that C leaves undefined.",
     RACES: "Pieces of parallel_for that write to the same place. Let each have its own, and combine them afterwards.",
 }
+
+
+SANITIZERS: dict[str, Literal["address", "thread"]] = {ADDRESS: "address", RACES: "thread"}
 
 
 def of(sanitizer: str | None) -> tuple[str, ...]:

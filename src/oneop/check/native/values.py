@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from oneop.check import oracle
+from oneop.check import oracle, transforms
 from oneop.check.cases import Case
 from oneop.check.native.casefile import dtypes_of, tensor_of
 from oneop.check.native.running import Log
@@ -29,7 +29,7 @@ def wrong_values(operators: "Sequence[Operator]", cases: Sequence[Case], log: Lo
         if subject is None or (number not in messages and number not in outputs):
             continue
         try:
-            expected = oracle.expect(subject, oracle.values, case)
+            expected = oracle.expect(subject, transforms.values, case)
         except oracle.ReferenceRefusedError:
             continue
         if number in messages:

@@ -197,6 +197,11 @@ typedef struct driver {
 void check_case(driver *self, const test_case *test);
 void check_together(driver *self);
 
+/* ---- statics.c ----------------------------------------------------------------------------------------------------- */
+
+/* Whether work changes a static or global variable of the library that holds `function`; true where that is not known. */
+bool changes_statics(oneop_function function, void (*work)(void *data), void *data);
+
 /* ---- report.c: lines of JSON on the standard output ------------------------------------------------------------------ */
 
 void say(const char *format, ...) ONEOP_PRINTF(1, 2);

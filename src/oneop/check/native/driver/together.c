@@ -1,8 +1,10 @@
 /* together.c: what is asked of a kernel over many calls: eight callers at once, and memory that does not grow. */
 #include "driver.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
@@ -13,9 +15,17 @@
 #include <sys/resource.h>
 #endif
 
-enum { CALLERS_AT_ONCE = 8, CASES_AT_ONCE = 8, LARGEST_TOGETHER = 1 << 18, CASES_OVER_TIME = 8, MOST_CALLS = 2000 };
+enum {
+  FEW_INTERRUPTIONS = 16,
+  MANY_INTERRUPTIONS = 400,
+  CALLERS_AT_ONCE = 8,
+  CASES_AT_ONCE = 8,
+  LARGEST_TOGETHER = 1 << 18,
+  CASES_OVER_TIME = 8,
+  MOST_CALLS = 2000
+};
 
-static const double SECONDS_TOGETHER = 0.05, SECONDS_OVER_TIME = 0.02;
+static const double SECONDS_INTERRUPTED = 0.03, SECONDS_OVER_TIME = 0.02;
 
 static double now(void) {
   struct timespec time;
@@ -32,23 +42,45 @@ static int64_t bytes_of_case(const driver *self, const test_case *test) {
   return bytes;
 }
 
-/* Cases of one operator that worked, spread over all of them, at most `limit`; those without bytes are no test. */
-static int64_t choose(const driver *self, const oneop_operator *operator, const test_case **chosen, int64_t limit) {
-  int64_t found = 0, seen = 0;
-  for (int pass = 0; pass < 2; ++pass) {
-    const int64_t total = seen;
-    seen = 0;
-    for (int64_t c = 0; c < self->cases.count && (pass == 0 || found < limit); ++c) {
-      const test_case *test = &self->cases.list[c];
-      if (test->operator != operator || !self->expected[c].tensors || !self->steady[c])
-        continue;
-      const int64_t bytes = bytes_of_case(self, test);
-      if (bytes == 0 || bytes > LARGEST_TOGETHER)
-        continue;
-      if (pass == 1 && (total <= limit || seen * limit / total >= found))
-        chosen[found++] = test;
-      ++seen;
+static bool can_be_chosen(const driver *self, const test_case *test, const oneop_operator *operator) {
+  if (test->operator != operator || !self->expected[test->number].tensors || !self->steady[test->number])
+    return false;
+  const int64_t bytes = bytes_of_case(self, test); /* without any it is no test */
+  return bytes > 0 && bytes <= LARGEST_TOGETHER;
+}
+
+/* Cases of one operator that worked, spread over all of them, at most `limit`. */
+static int64_t choose_some(const driver *self, const oneop_operator *operator, const test_case **chosen,
+                           int64_t limit) {
+  int64_t found = 0, seen = 0, total = 0;
+  for (int64_t c = 0; c < self->cases.count; ++c)
+    total += can_be_chosen(self, &self->cases.list[c], operator);
+  for (int64_t c = 0; c < self->cases.count && found < limit; ++c) {
+    if (!can_be_chosen(self, &self->cases.list[c], operator))
+      continue;
+    if (total <= limit || seen * limit / total >= found)
+      chosen[found++] = &self->cases.list[c];
+    ++seen;
+  }
+  return found;
+}
+
+/* The largest of them: the longer a kernel runs, the likelier two of its calls meet. */
+static int64_t choose_largest(const driver *self, const oneop_operator *operator, const test_case **chosen,
+                              int64_t limit) {
+  int64_t found = 0;
+  for (int64_t c = 0; c < self->cases.count; ++c) {
+    const test_case *test = &self->cases.list[c];
+    if (!can_be_chosen(self, test, operator))
+      continue;
+    int64_t at = found < limit ? found++ : limit;
+    while (at > 0 && bytes_of_case(self, chosen[at - 1]) < bytes_of_case(self, test)) {
+      if (at < limit)
+        chosen[at] = chosen[at - 1];
+      --at;
     }
+    if (at < limit)
+      chosen[at] = test;
   }
   return found;
 }
@@ -64,29 +96,76 @@ typedef struct caller {
   difference found;
 } caller;
 
+static atomic_long finished; /* calls, of all callers */
+static atomic_bool enough, is_wrong;
+
 static void *call_repeatedly(void *given) {
   caller *self = given;
   atomic_fetch_sub(self->waiting, 1);
   while (atomic_load(self->waiting) > 0)
     sched_yield();
-  const double end = now() + SECONDS_TOGETHER;
-  for (int64_t round = 0; round < self->count || now() < end; ++round) {
+  for (int64_t round = 0; round < self->count || !atomic_load(&enough); ++round) {
     call *mine = self->calls[(self->number + round) % self->count];
     const bool worked = run_call(mine);
     if (worked)
       self->found = compare(&self->driver->expected[mine->test->number], mine, true);
     if (!worked || self->found.found) {
       self->wrong = mine;
+      atomic_store(&is_wrong, true);
       break;
     }
+    atomic_fetch_add(&finished, 1);
   }
   return NULL;
+}
+
+/* Threads seldom meet inside a kernel by themselves, least of all on a busy machine. So each is interrupted now and then,
+ * wherever it is, and goes on once others have called: what it had left in shared memory is then theirs. */
+static void stay_behind(int number) {
+  (void)number;
+  const int kept = errno;
+  const double end = now() + SECONDS_INTERRUPTED;
+  const long wanted = atomic_load(&finished) + CALLERS_AT_ONCE;
+  while (atomic_load(&finished) < wanted && now() < end)
+    sched_yield();
+  errno = kept;
+}
+
+#ifndef SANITIZED_THREAD
+static void call_once(void *given) { run_call(given); }
+#endif
+
+/* Whether one of these calls leaves something behind in the library. ThreadSanitizer needs no such hint. */
+static bool leaves_something(const caller *self) {
+#ifndef SANITIZED_THREAD
+  for (int64_t i = 0; i < self->count; ++i)
+    if (changes_statics(self->calls[i]->test->run, call_once, self->calls[i]))
+      return true;
+#endif
+  (void)self;
+  return false;
+}
+
+static void interrupt(const pthread_t *threads, int count, int times) {
+  struct sigaction action = {.sa_handler = stay_behind, .sa_flags = SA_RESTART};
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGUSR1, &action, NULL);
+  for (int i = 0; i < times && !atomic_load(&is_wrong) && count > 0; ++i) {
+    const struct timespec moment = {0, 300000};
+    nanosleep(&moment, NULL);
+#ifndef SANITIZED_THREAD /* which sees what two threads share without their meeting */
+    pthread_kill(threads[i % count], SIGUSR1);
+#else
+    (void)threads;
+#endif
+  }
+  atomic_store(&enough, true);
 }
 
 /* Their arguments differ, so that what they share by mistake shows. */
 static void check_callers(driver *self, const oneop_operator *operator) {
   const test_case *chosen[CASES_AT_ONCE];
-  const int64_t count = choose(self, operator, chosen, CASES_AT_ONCE);
+  const int64_t count = choose_largest(self, operator, chosen, CASES_AT_ONCE);
   if (count == 0)
     return;
   say_at(chosen[0], "callers");
@@ -101,10 +180,14 @@ static void check_callers(driver *self, const oneop_operator *operator) {
     for (int64_t i = 0; i < count; ++i)
       callers[c].calls[i] = new_call(chosen[i], how);
   }
+  const bool suspicious = leaves_something(&callers[0]);
   int started = 0;
+  atomic_store(&enough, false);
+  atomic_store(&is_wrong, false);
   while (started < CALLERS_AT_ONCE && pthread_create(&threads[started], NULL, call_repeatedly, &callers[started]) == 0)
     ++started;
   atomic_fetch_sub(&waiting, CALLERS_AT_ONCE - started);
+  interrupt(threads, started, suspicious ? MANY_INTERRUPTIONS : FEW_INTERRUPTIONS);
   for (int t = 0; t < started; ++t)
     pthread_join(threads[t], NULL);
   const caller *wrong = NULL;
@@ -179,7 +262,7 @@ static void check_growth(const test_case *test) {
 
 static void check_memory(driver *self, const oneop_operator *operator) {
   const test_case *chosen[CASES_OVER_TIME];
-  const int64_t count = choose(self, operator, chosen, CASES_OVER_TIME);
+  const int64_t count = choose_some(self, operator, chosen, CASES_OVER_TIME);
   for (int64_t c = 0; c < count; ++c)
     check_growth(chosen[c]);
 }
