@@ -1,5 +1,7 @@
 """With a sanitizer a finding names the line of the kernel's source, and what memory it was about."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -7,7 +9,8 @@ import torch
 from check_native.calls import case, failures, numbers, run
 from check_native.probe import probe
 
-from oneop.check.native import rows, sanitizers
+from oneop.check.native import programs, rows, running, sanitizers
+from oneop.errors import CallError
 from oneop.kernels.inputs import INCLUDE
 
 SOURCE = Path(__file__).with_name("probe.cpp")
@@ -95,3 +98,26 @@ def test_a_race_of_somebody_else_has_no_line_of_ours() -> None:
     text = "WARNING: ThreadSanitizer: data race (pid=7)\n    #0 f /usr/include/c++/12/thread:1 (libk.so+0x1)"
     (report,) = sanitizers.reports(text.splitlines())
     assert sanitizers.user_lines(report, [Path("/home/k.cpp")]) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ThreadSanitizer asks for fixed addresses on Linux")
+def test_where_random_addresses_are_in_the_way_they_are_switched_off(tmp_path: Path) -> None:
+    program = tmp_path / "driver"
+    program.write_text(
+        "#!/bin/sh\nread flags < /proc/self/personality\n"
+        'case "$flags" in *4????) exec "$DRIVER" "$@";; esac\n'
+        'echo "FATAL: ThreadSanitizer: unexpected memory mapping 0x1-0x2" >&2\nexit 66\n'
+    )
+    program.chmod(0o755)
+    driver = programs.driver()
+    allowed = subprocess.run([driver, "--fixed-addresses", "/bin/sh", "-c", ":"], capture_output=True, text=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DRIVER", str(driver))
+        arguments = (program, driver, programs.kernels(probe), [case(probe, (numbers(3),))], "thread")
+        if allowed.returncode == 0:
+            log = running.run(*arguments)
+            assert [*log.events("end")]
+            assert not [*log.events("crash")]
+        else:  # a container that forbids it
+            with pytest.raises(CallError, match="this system does not let a program choose its addresses"):
+                running.run(*arguments)
