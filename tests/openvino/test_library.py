@@ -56,6 +56,7 @@ def test_the_library_links_openvino_and_the_system_only(built: Path) -> None:
 @pytest.mark.parametrize("source", ["adapter.cpp", "attributes.cpp", "threads.cpp"])
 def test_the_adapter_compiles_without_warnings(source: str, tmp_path: Path) -> None:
     flags = ["-std=c++17", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-fsyntax-only", "-DONEOP_OPENVINO_TBB"]
+    flags += installation().flags
     folders = ["-I", str(INCLUDE), "-isystem", str(installation().include)]
     subprocess.run([*find_compiler("c++").command, *flags, *folders, SOURCES / source], check=True)
 

@@ -591,7 +591,7 @@ private:
   }
 
   // 64 bits that do not fit 32 would be other numbers.
-  void require_narrow(size_t index, const ov::Tensor &tensor, const ov::element::Type &type) const {
+  void require_narrow(size_t index, ov::Tensor tensor, const ov::element::Type &type) const {
     if (!is_wide(tensor.get_element_type()) || is_wide(type))
       return;
     const auto *values = static_cast<const int64_t *>(tensor.data()); // beyond 2^63, uint64 is negative here
