@@ -13,9 +13,11 @@ def test_the_wheel_holds_every_file_of_the_package(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     (wheel,) = tmp_path.glob("oneop-*.whl")
-    packed = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("oneop/")}
+    names = zipfile.ZipFile(wheel).namelist()
+    packed = {name for name in names if name.startswith("oneop/")}
     package = ROOT / "src" / "oneop"
     files = (path for path in package.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
     wanted = {f"oneop/{path.relative_to(package)}" for path in files}
     assert packed == wanted
+    assert "oneop_pytest.py" in names
     assert {"oneop/kernels/include/oneop.h", "oneop/targets/pytorch/runtime.cpp"} <= packed

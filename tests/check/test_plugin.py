@@ -28,13 +28,13 @@ def test_it(oneop_check):
 
 def test_a_passing_test(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(TEST.format(name="square", factor=2, seed=5))
-    result = pytester.runpytest_inprocess("-p", "oneop_pytest", "--oneop-seed", "5", "--import-mode=importlib")
+    result = pytester.runpytest_inprocess("--oneop-seed", "5", "--import-mode=importlib")
     result.assert_outcomes(passed=1)
 
 
 def test_a_failing_test(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(TEST.format(name="wrong_square", factor=3, seed=0))
-    result = pytester.runpytest_inprocess("-p", "oneop_pytest", "--import-mode=importlib")
+    result = pytester.runpytest_inprocess("--import-mode=importlib")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
@@ -46,7 +46,7 @@ def test_a_failing_test(pytester: pytest.Pytester) -> None:
 
 
 def test_the_options_are_explained(pytester: pytest.Pytester) -> None:
-    result = pytester.runpytest_inprocess("-p", "oneop_pytest", "--help")
+    result = pytester.runpytest_inprocess("--help")
     result.stdout.fnmatch_lines(["checking operators (the fixture oneop_check):", "*--oneop-thorough*"])
 
 
