@@ -135,20 +135,23 @@ def test_add_what_was_stripped(exported: Path, library: Path, wanted: np.ndarray
 
 
 def test_add_to_nodes_of_a_person_s_own(exported: Path, tmp_path: Path) -> None:
-    """Written by hand: attributes that are left out are the definition's defaults, and nodes stand in a branch."""
-    inner = graph([node("Affine", ["x"], ["z"], domain="insp", alpha=3.0)], inputs=[], outputs=[value("z", ["n", 3])])
+    """Written by hand: attributes that are left out are the definition's defaults, and nodes stand in branches."""
+    branches = [
+        graph([node("Affine", ["x"], ["z"], domain="insp", **given)], inputs=[], outputs=[value("z", ["n", 3])])
+        for given in ({"alpha": 3.0}, {"power": 2.0})
+    ]
     main = graph(
-        [helper.make_node("If", ["c"], ["y"], then_branch=inner, else_branch=inner)],
+        [helper.make_node("If", ["c"], ["y"], then_branch=branches[0], else_branch=branches[1])],
         inputs=[value("x", ["n", 3]), value("c", [], TensorProto.BOOL)],
         outputs=[value("y", ["n", 3])],
     )
     path = saved(tmp_path / "m.onnx", model(main, ["insp"]))
     rewriting.add_functions(path, [files.OPERATORS], tmp_path / "new.onnx")
-    session = onnx.reference.ReferenceEvaluator(check(tmp_path / "new.onnx"))
-    feeds = {"x": FEEDS["x"], "c": np.array(True)}
-    np.testing.assert_allclose(session.run(None, feeds)[0], 3 * FEEDS["x"], rtol=1e-6)
+    check(tmp_path / "new.onnx")
     session = onnxruntime.InferenceSession(tmp_path / "new.onnx", providers=["CPUExecutionProvider"])
-    np.testing.assert_allclose(session.run(None, feeds)[0], 3 * FEEDS["x"], rtol=1e-6)
+    for condition, wanted in ((True, 3 * FEEDS["x"]), (False, FEEDS["x"] + 2)):
+        found = session.run(None, {"x": FEEDS["x"], "c": np.array(condition)})[0]
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)
 
 
 @pytest.mark.parametrize(
