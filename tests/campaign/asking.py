@@ -18,7 +18,7 @@ from oneop.check.transforms import NothingToDifferentiateError
 
 EAGER = "PyTorch eager"
 SANITIZERS: dict[str, Sanitizer | None] = {"outside Python": None, "--sanitize": "address", "--threads": "thread"}
-HANGING_SECONDS = 2.0
+HANGING_SECONDS = 3.0
 
 Look = Callable[[Case], Finding | None]
 

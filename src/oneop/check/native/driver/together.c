@@ -146,14 +146,16 @@ static bool leaves_something(const caller *self) {
   return false;
 }
 
-static void interrupt(const pthread_t *threads, int count, int times) {
+static void interrupt(const test_case *test, const pthread_t *threads, int count, int times) {
   struct sigaction action = {.sa_handler = stay_behind, .sa_flags = SA_RESTART};
   sigemptyset(&action.sa_mask);
   sigaction(SIGUSR1, &action, NULL);
   for (int i = 0; i < times && !atomic_load(&is_wrong) && count > 0; ++i) {
     const struct timespec moment = {0, 300000};
     nanosleep(&moment, NULL);
-#ifndef SANITIZED_THREAD /* which sees what two threads share without their meeting */
+    if (i % 32 == 31)
+      say_at(test, "callers"); /* a busy machine takes its time; this is no kernel that hangs */
+#ifndef SANITIZED_THREAD       /* which sees what two threads share without their meeting */
     pthread_kill(threads[i % count], SIGUSR1);
 #else
     (void)threads;
@@ -187,7 +189,7 @@ static void check_callers(driver *self, const oneop_operator *operator) {
   while (started < CALLERS_AT_ONCE && pthread_create(&threads[started], NULL, call_repeatedly, &callers[started]) == 0)
     ++started;
   atomic_fetch_sub(&waiting, CALLERS_AT_ONCE - started);
-  interrupt(threads, started, suspicious ? MANY_INTERRUPTIONS : FEW_INTERRUPTIONS);
+  interrupt(chosen[0], threads, started, suspicious ? MANY_INTERRUPTIONS : FEW_INTERRUPTIONS);
   for (int t = 0; t < started; ++t)
     pthread_join(threads[t], NULL);
   const caller *wrong = NULL;
