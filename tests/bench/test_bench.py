@@ -487,6 +487,34 @@ def test_the_clock_tells_a_slow_call_from_a_quick_one() -> None:
     assert time_call(lambda: None, 1, 0.01).median < 1e-3
 
 
+def test_the_spread_is_between_the_quartiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Clock:
+        times = (9.0, 1.0, 3.0, 7.0, 5.0)
+        number_per_run = 1
+
+        def __init__(self, *arguments: Any, **options: Any) -> None: ...
+
+        def blocked_autorange(self, min_run_time: float) -> "Clock":
+            return self
+
+    monkeypatch.setattr("oneop.bench.timing.Timer", Clock)
+    assert time_call(lambda: None, 1, 0.01) == Timing(5.0, 3.0, 7.0, 5)
+
+
+def test_a_reference_may_raise_what_it_likes(tmp_path: Path) -> None:
+    path = tmp_path / "raising.py"
+    path.write_text(
+        "from jaxtyping import Float\nfrom torch import Tensor\nimport oneop\n"
+        '@oneop.op("bench::raising")\n'
+        'def raising(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:\n'
+        "    raise KeyError('boo')\n"
+    )
+    done = CliRunner().invoke(app, ["bench", str(path), *QUICK, "-t", "eager"])
+    assert done.exit_code == 1, done.output
+    assert isinstance(done.exception, SystemExit)
+    assert "the reference fails on inputs made from the definition: KeyError: 'boo'" in done.stderr
+
+
 def test_the_threads_of_torch_are_those_asked_for_and_then_those_before() -> None:
     from oneop.bench.running import _torch_threads
 

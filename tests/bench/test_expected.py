@@ -78,3 +78,10 @@ def test_a_reference_that_cannot_compute_in_float64_stands_as_it_is() -> None:
     expected = expect(lambda inputs: [inputs[0] @ narrow], [X], ["out"])
     assert expected.complaint([X @ narrow]) is None
     assert expected.complaint([X @ narrow + 0.1]) is not None
+
+
+def test_a_reference_that_knows_no_float64_stands_in_its_own_dtype() -> None:
+    """Whatever it raises: a table of dtypes raises KeyError."""
+    factors = {torch.float32: 2.0}
+    found = expect(lambda inputs: [inputs[0] * factors[inputs[0].dtype]], (torch.tensor([1.5]),), ("out",))
+    assert found.values[0].tolist() == [3.0]

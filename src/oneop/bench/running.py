@@ -228,7 +228,7 @@ class Oracle:
             self.gradients = self._gradients() if backward else Gradients(case, case.inputs)
             if self.gradients.outputs:
                 self._backward(outputs)
-        except (OneopError, RuntimeError, ValueError, TypeError, IndexError, MemoryError) as error:
+        except Exception as error:  # whatever the user's own function raises
             what = "the kernel" if plan.definition.native_only else "the reference"
             hint = (
                 ""
