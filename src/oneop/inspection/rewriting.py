@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from oneop.inspection import checking, reading
 from oneop.inspection.examining import standard_types
 from oneop.inspection.facts import Identifier, OnnxFile
 from oneop.inspection.wire import BYTES, Wire
+from oneop.writing import replacing
 
 _FUNCTIONS = 25
 _PIECE = 1 << 24
@@ -134,18 +134,10 @@ def _target(file: OnnxFile, output: str | Path) -> Path:
 def _written(target: Path) -> Iterator[Path]:
     """A path beside the target that takes its place when all went well."""
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-        os.close(handle)
+        with replacing(target) as temporary:
+            yield temporary
     except OSError as error:
         raise _not_written(target, error) from error
-    try:
-        yield Path(name)
-        os.chmod(name, 0o666 & ~_umask())
-        os.replace(name, target)
-    except OSError as error:
-        raise _not_written(target, error) from error
-    finally:
-        Path(name).unlink(missing_ok=True)
 
 
 def _not_written(target: Path, error: OSError) -> ExportError:
@@ -153,12 +145,6 @@ def _not_written(target: Path, error: OSError) -> ExportError:
         f"oneop inspect: {target} could not be written: {error.strerror or error}. What was there is unchanged; free"
         " the disk, or give another path."
     )
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
 
 
 def _copy_without(wire: Wire, functions: list[Identifier], removed: set[Identifier], new: Any) -> None:

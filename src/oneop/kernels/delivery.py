@@ -1,37 +1,37 @@
-"""Hands a built library to its user: a copy in a folder of theirs."""
+"""Hands what was built to its user: files in a folder of theirs."""
 
-import contextlib
-import os
 import shutil
-import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from oneop.errors import BuildError
+from oneop.writing import replacing
 
 
 def deliver(built: Path, output_dir: Path) -> Path:
     """Copies a library into a folder, which is made where it does not exist, and returns the copy's path.
 
-    A reader of the folder sees the whole library or none: it is written under another name and renamed.
+    A reader of the folder sees the whole library or none.
     """
-    if output_dir.exists() and not output_dir.is_dir():
-        raise BuildError(f"{built.name} cannot be written to {output_dir}, which is a file. Name a folder.")
-    target = output_dir / built.name
-    temporary: str | None = None
+    return _delivered(output_dir / built.name, 0o755, lambda temporary: shutil.copyfile(built, temporary))
+
+
+def write_file(path: Path, content: bytes) -> Path:
+    """Writes a file into a folder, which is made where it does not exist: the same promise."""
+    return _delivered(path, 0o644, lambda temporary: temporary.write_bytes(content))
+
+
+def _delivered(path: Path, mode: int, write: Callable[[Path], object]) -> Path:
+    folder = path.parent
+    if folder.exists() and not folder.is_dir():
+        raise BuildError(f"{path.name} cannot be written to {folder}, which is a file. Name a folder.")
     try:
-        output_dir.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=f".{built.name}.", dir=output_dir)
-        os.close(handle)
-        shutil.copyfile(built, temporary)
-        Path(temporary).chmod(0o755)
-        Path(temporary).replace(target)
+        folder.mkdir(parents=True, exist_ok=True)
+        with replacing(path, mode) as temporary:
+            write(temporary)
     except OSError as error:
         raise BuildError(
-            f"{built.name} cannot be written to {output_dir}: {error.strerror or error}. "
+            f"{path.name} cannot be written to {folder}: {error.strerror or error}. "
             "Name a folder that can be written to, or make room."
         ) from error
-    finally:
-        if temporary is not None:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary)
-    return target.resolve()
+    return path.resolve()

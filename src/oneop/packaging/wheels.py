@@ -9,13 +9,12 @@ import csv
 import hashlib
 import io
 import os
-import tempfile
 import time
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from oneop.errors import BuildError
+from oneop.kernels.delivery import write_file
 from oneop.packaging.names import Names
 
 _EARLIEST = 315532800  # 1980-01-01, where the time of zip files begins
@@ -36,30 +35,6 @@ def write_wheel(
     every[f"{info}/WHEEL"] = _wheel_text(tag)
     every[f"{info}/RECORD"] = _record(every, f"{info}/RECORD")
     return write_file(output_dir / f"{stem}-py3-none-{tag}.whl", _zipped(every))
-
-
-def write_file(path: Path, content: bytes) -> Path:
-    """A reader sees the old file or the new one, whole."""
-    if path.parent.exists() and not path.parent.is_dir():
-        raise BuildError(f"{path.name} cannot be written to {path.parent}, which is a file. Name a folder.")
-    temporary: str | None = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-        temporary = None
-    except OSError as error:
-        raise BuildError(
-            f"{path.name} cannot be written to {path.parent}: {error.strerror or error}. Name a folder that can be"
-            " written to, or make room."
-        ) from error
-    finally:
-        if temporary is not None:
-            os.unlink(temporary)
-    return path.resolve()
 
 
 def _zipped(files: Mapping[str, bytes]) -> bytes:

@@ -1,11 +1,10 @@
 """Writes a report's file whole or not at all."""
 
-import contextlib
 import os
-import tempfile
 from pathlib import Path
 
 from oneop.errors import OneopError
+from oneop.writing import replacing
 
 
 def require_writable(path: Path, what: str) -> None:
@@ -23,25 +22,10 @@ def write(path: Path, content: bytes, what: str) -> None:
     path = Path(path)
     require_writable(path, what)
     target = Path(os.path.realpath(path)) if path.is_symlink() else path
-    temporary: str | None = None
     try:
-        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        Path(temporary).chmod(0o666 & ~_umask())
-        Path(temporary).replace(target)
+        with replacing(target) as temporary:
+            temporary.write_bytes(content)
     except OSError as error:
         raise OneopError(
             f"{what} cannot be written to {path}: {error.strerror or error}. Give another path, or make room."
         ) from error
-    finally:
-        if temporary is not None:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary)
-
-
-def _umask() -> int:
-    """The process's umask, which can only be read by setting it."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

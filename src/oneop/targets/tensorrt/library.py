@@ -1,9 +1,6 @@
 """One library for TensorRT from the kernels of one definition file: kernels, plugins and their creators in one file."""
 
-import contextlib
-import os
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +8,7 @@ from pathlib import Path
 from oneop.definition.dims import Expr
 from oneop.errors import BuildError
 from oneop.kernels.building import Library, Unit, build
-from oneop.kernels.delivery import deliver
+from oneop.kernels.delivery import deliver, write_file
 from oneop.kernels.library import kernel_library
 from oneop.kernels.spec import KernelSpec
 from oneop.targets.tensorrt.checks import served
@@ -52,7 +49,7 @@ def build_library(
     chosen = served(specs)
     texts = source_texts(chosen, bounds=bounds or {}, workspace=workspace)
     for name, text in texts.items():
-        _write(output_dir / name, text)
+        write_file(output_dir / name, text.encode())
     try:
         headers = find_headers()
     except BuildError as error:
@@ -127,26 +124,3 @@ def _parse_bounds(specs: Sequence[KernelSpec], bounds: Bounds) -> dict[str, dict
                 raise BuildError(f"{operator}: there is no `?{name}` to give a bound. Sizes of that kind: {known}.")
             parsed.setdefault(operator, {})[name] = parse_bound(definitions[operator], name, text)
     return parsed
-
-
-def _write(path: Path, text: str) -> None:
-    """A reader of the folder sees the whole file or none."""
-    if path.parent.exists() and not path.parent.is_dir():
-        raise BuildError(f"{path.name} cannot be written to {path.parent}, which is a file. Name a folder.")
-    temporary: str | None = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    except OSError as error:
-        raise BuildError(
-            f"{path.name} cannot be written to {path.parent}: {error.strerror or error}. Name a folder that can be"
-            " written to, or make room."
-        ) from error
-    finally:
-        if temporary is not None:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary)
