@@ -8,10 +8,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from oneop.definition.binding import bind
-from oneop.definition.dims import DimError, evaluate
+from oneop.definition.dims import DimError, compute_constants, evaluate
 from oneop.definition.gradient import gradient_definition
 from oneop.definition.signature import definition_of
-from oneop.errors import CallError
+from oneop.errors import CallError, DefinitionError
 from support.expressions import NAMES, expressions, values
 
 
@@ -117,6 +117,12 @@ def test_an_output_has_the_value_of_its_expression_or_an_error(expr, scope):
     text = str(expr)
     attributes = {name: scope[name] for name in NAMES[1:]}
     function = _function(text)
+    try:
+        compute_constants(expr)
+    except DimError:
+        with pytest.raises(DefinitionError, match="is no size"):
+            definition_of(function, "demo::f")
+        return
     definition = definition_of(function, "demo::f")
     try:
         wanted = evaluate(expr, scope)

@@ -267,6 +267,27 @@ def test_dimensions_that_nothing_binds():
     assert "input `x`: `n+q` names `n`, which no input binds" in refuse(input_expression)
 
 
+def test_sizes_that_cannot_be_computed_whatever_the_names_are():
+    def result(x: Float[Tensor, "n"]) -> Float[Tensor, "n 7//0"]: ...
+    def second(x: Float[Tensor, "n"], y: Float[Tensor, "m n%(3-3)"]) -> Float[Tensor, "n"]: ...
+    def optional(x: Float[Tensor, "n"], y: Float[Tensor, "4%0"] | None) -> Float[Tensor, "n"]: ...
+    def inside(x: Float[Tensor, "n"], *, k: int) -> Float[Tensor, "max(1,n+k//0)"]: ...
+    def large(x: Float[Tensor, "n"]) -> Float[Tensor, "n+4294967296*4294967296"]: ...
+    def fine(x: Float[Tensor, "n"], *, k: int) -> Float[Tensor, "n//k 0//3 n%(3-2)"]: ...
+
+    assert refuse(result) == (
+        'demo::f: output `out` is "n 7//0", and `7//0` is no size: `7//0` divides by zero. Correct the expression.'
+    )
+    assert refuse(second) == (
+        'demo::f: input `y` is "m n%(3-3)", and `n%(3-3)` is no size: `n%(3-3)` divides by zero. Correct the'
+        " expression."
+    )
+    assert "input `y`" in refuse(optional)
+    assert "`max(1,n+k//0)` is no size: `k//0` divides by zero." in refuse(inside)
+    assert "is no size: `4294967296*4294967296` does not fit 64 bits." in refuse(large)
+    assert str(definition_of(fine, "demo::f").outputs[0].shape) == "n//k 0//3 n%(3-2)"
+
+
 def test_dtypes_that_nothing_binds():
     def unbound(x: Float[Tensor, "n"]) -> Int[Tensor, "n"]: ...
     def optional_only(x: Float[Tensor, "n"], i: Int[Tensor, "n"] | None) -> Int[Tensor, "n"]: ...

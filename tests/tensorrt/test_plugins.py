@@ -1,5 +1,6 @@
 """The compiled plugins, driven as TensorRT drives them, compared with the operators' references."""
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,22 @@ def test_every_attribute_arrives_and_is_kept(tmp_path: Path) -> None:
     answer = compare("attributes", [floats(2)], tmp_path, **OTHERS)
     kept = set(answer.facts["serialised"]) - {"oneop_fingerprint", "oneop_present", "oneop_inputs", "oneop_tensors"}
     assert kept == set(OTHERS) - {"maybe_ratios"}  # an empty list is said by oneop_present
+
+
+def test_the_smallest_number_arrives_too(tmp_path: Path) -> None:
+    answer = compare("attributes", [np.zeros(1, np.float32)], tmp_path, needed=1e-45, ratios=[-1e-40])
+    assert answer.outputs[0][0, 0] == np.float32(1e-45) > 0
+    assert answer.outputs[0][0, 8] == np.float32(-1e-40) < 0
+
+
+def test_paths_may_have_spaces(tmp_path: Path) -> None:
+    folder = tmp_path / "a  folder"
+    folder.mkdir()
+    path = Path(shutil.copy(library("plugins"), folder / "my library.so"))
+    x = floats(3)
+    answer = run(path, node_of(operators("plugins")["scratching"], [x], {}), [x], folder)
+    assert answer.error == "", answer.log
+    np.testing.assert_array_equal(answer.outputs[0], x + 2)
 
 
 @pytest.mark.parametrize("name", ["ratios", "counts"])
@@ -329,6 +346,13 @@ def test_scratch_memory_comes_from_the_workspace_first(
     answer = compare("scratching", [floats(3)], tmp_path, {"allocator": allocator}, blocks=2, size=size)
     assert answer.facts["workspace"] == 1 << 20
     assert answer.facts["allocations"] == (allocations if allocator else 0)
+
+
+@pytest.mark.parametrize(("blocks", "allocations"), [(4096, 0), (4097, 4)])
+def test_a_block_takes_its_rounded_size_of_the_workspace(tmp_path: Path, blocks: int, allocations: int) -> None:
+    """4 bytes each take 256: 4096 blocks are the whole of 1 MiB, and one more comes from the allocator."""
+    answer = compare("scratching", [floats(3)], tmp_path, blocks=blocks, size=1)
+    assert answer.facts["allocations"] == allocations
 
 
 # ---- failures

@@ -11,9 +11,10 @@ from torch import Tensor
 import oneop
 from oneop.definition.dtypes import BY_NAME
 from oneop.definition.signature import definition_of
-from oneop.errors import BuildError
+from oneop.errors import BuildError, DefinitionError
 from oneop.kernels.spec import KernelOptions, KernelSpec
 from oneop.targets.tensorrt.checks import served
+from oneop.targets.tensorrt.library import build_library
 
 CUDA = Path("/kernels/k.cu")
 
@@ -37,9 +38,6 @@ def many(x: Float[Tensor, "a b c d e f g h i"]) -> Float[Tensor, "a"]: ...
 
 
 def wide(x: Float[Tensor, "a"]) -> Float[Tensor, "a a a a a a a a a"]: ...
-
-
-def divided(x: Float[Tensor, "n"]) -> Float[Tensor, "n+7//(2-2)"]: ...
 
 
 def softmax(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]: ...
@@ -102,11 +100,6 @@ TAKES = "TensorRT's plugins take float32, float16, bfloat16, int8, int32, int64.
             " some of them.",
         ),
         (
-            spec(divided, CUDA),
-            'demo::divided: output `out` is "n+7//(2-2)", which is no size: `7//(2-2)` divides by zero. Correct the'
-            " expression.",
-        ),
-        (
             spec(softmax, CUDA),
             "demo::softmax: its node is of type `Softmax`, and TensorRT's ONNX parser takes that for its own operator,"
             " whatever the node's domain is: the plugin would never run. Give the operator another name, such as"
@@ -139,6 +132,17 @@ def test_two_operators_of_one_node_type_are_refused() -> None:
         "other::plain: demo::plain is a node of type `Plain` too, and TensorRT's ONNX parser does not look at a node's"
         " domain. Give one of them another onnx_name."
     )
+
+
+def test_two_operators_of_one_base_name_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    other = KernelSpec(definition_of(plain, "other::plain", onnx_name="OtherPlain"), (CUDA,), KernelOptions(), "cuda")
+    with pytest.raises(DefinitionError) as caught:
+        build_library([spec(plain, CUDA), other], tmp_path / "out")
+    assert str(caught.value) == (
+        "other::plain: demo::plain in the same file has kernels too, and both headers would be plain.h. Rename one of"
+        " them, or move it to another file."
+    )
+    assert not (tmp_path / "out").exists()
 
 
 def test_an_operator_without_a_cuda_kernel_is_refused_by_the_public_call(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Iterable
 
 from oneop.definition import words
-from oneop.definition.dims import Anything, Binary, Call, Name, Unknown, names
+from oneop.definition.dims import Anything, Binary, Call, DimError, Name, Unknown, compute_constants, names
 from oneop.definition.record import NEEDS, Definition
 from oneop.errors import DefinitionError
 
@@ -18,6 +18,7 @@ def check(definition: Definition) -> None:
     _check_names(definition)
     _check_input_dims(definition)
     _check_output_dims(definition)
+    _check_constants(definition)
     _check_output_dtypes(definition)
 
 
@@ -156,6 +157,22 @@ def _check_output_dims(definition: Definition) -> None:
                         " that is always there must bind it.",
                     )
                 _check_known(definition, f"output `{output.name}`: `{dim}`", name, bound)
+
+
+def _check_constants(definition: Definition) -> None:
+    """What no sizes can make possible: `7//0`, or a number beyond 64 bits."""
+    for role, items in (("input", definition.inputs), ("output", definition.outputs)):
+        for item in items:
+            for dim in item.shape.dims:
+                try:
+                    if isinstance(dim, Binary | Call):
+                        compute_constants(dim)
+                except DimError as error:
+                    _fail(
+                        definition,
+                        f'{role} `{item.name}` is "{item.shape}", and `{dim}` is no size: {error}. Correct the'
+                        " expression.",
+                    )
 
 
 def _check_output_dtypes(definition: Definition) -> None:

@@ -190,6 +190,22 @@ def names(expr: Expr) -> Iterator[str]:
                 yield from names(argument)
 
 
+def compute_constants(expr: Expr) -> None:
+    """Raises DimError where a part that holds no name has no value, or is a divisor of zero: whatever the sizes are."""
+    if not any(True for _ in names(expr)):
+        evaluate(expr, {})
+        return
+    match expr:
+        case Binary(operator, left, right):
+            compute_constants(left)
+            compute_constants(right)
+            if operator in ("//", "%") and not any(True for _ in names(right)) and evaluate(right, {}) == 0:
+                raise DimError(f"`{expr}` divides by zero")
+        case Call(_, arguments):
+            for argument in arguments:
+                compute_constants(argument)
+
+
 def evaluate(
     expr: Expr,
     values: Mapping[str, Any],

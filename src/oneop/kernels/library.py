@@ -54,7 +54,7 @@ def kernel_library(
     name of the first source.
     """
     specs = tuple(specs)
-    _check(specs)
+    require_compilable(specs)
     headers = {header_name(own[0].definition): header_text(*own) for own in by_definition(specs) if _sources(own)}
     units = [*_source_units(specs), *_glue_units(specs), *extra_units]
     sources = _sources(specs)
@@ -115,7 +115,8 @@ def _missing_function(spec: KernelSpec, declaration: str, dtypes: list[str]) -> 
     return f"{sources} does not define `{declaration}`, which {asked} ({', '.join(dtypes)}). {remedy}"
 
 
-def _check(specs: Sequence[KernelSpec]) -> None:
+def require_compilable(specs: Sequence[KernelSpec]) -> None:
+    """Raises BuildError or DefinitionError where these kernels cannot be in one library: before anything is written."""
     if not specs:
         raise BuildError('there is no kernel to build. Name a source: kernels=["scaled_linear.cpp"].')
     seen: dict[str, Definition] = {}

@@ -1,9 +1,10 @@
-// case.h: what the test host is to do, read from a text of words; and JSON, as far as the answer needs it.
+// case.h: what the test host is to do, read from a text of words, a path the last of its line; and JSON, as far as the answer needs it.
 #ifndef HOST_CASE_H
 #define HOST_CASE_H
 
 #include <NvInferRuntime.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <sstream>
@@ -48,6 +49,23 @@ inline std::string word(std::istream &in) {
   return found == "-" ? "" : found;
 }
 
+/* The rest of the line: a path may have spaces in it. */
+inline std::string line(std::istream &in) {
+  std::string found;
+  if (!std::getline(in >> std::ws, found))
+    throw std::runtime_error("the case ends too early");
+  return found;
+}
+
+/* std::stof refuses what is too small for a normal number. */
+inline float number(const std::string &text) {
+  char *end = nullptr;
+  const float found = std::strtof(text.c_str(), &end);
+  if (text.empty() || *end != '\0')
+    throw std::runtime_error("`" + text + "` is no number");
+  return found;
+}
+
 inline std::string from_hex(const std::string &text) {
   std::string found;
   for (std::size_t i = 0; i + 1 < text.size(); i += 2)
@@ -77,7 +95,7 @@ inline Field read_field(std::istream &in) {
   field.type = floats ? nvinfer1::PluginFieldType::kFLOAT32 : nvinfer1::PluginFieldType::kINT32;
   for (int32_t i = 0; i < field.length; ++i) {
     if (floats)
-      append(field.data, std::stof(word(in)));
+      append(field.data, number(word(in)));
     else // as the parser does: what needs more than 32 bits is cut off
       append(field.data, static_cast<int32_t>(std::stoll(word(in))));
   }
@@ -102,7 +120,7 @@ inline Tensor read_tensor(std::istream &in) {
   const int count = std::stoi(word(in));
   for (int d = 0; d < count; ++d)
     tensor.sizes.push_back(std::stoll(word(in)));
-  tensor.data = read_file(word(in));
+  tensor.data = read_file(line(in));
   return tensor;
 }
 
@@ -110,13 +128,13 @@ inline Case read_case(std::istream &in) {
   Case found;
   for (std::string what; in >> what;) {
     if (what == "library")
-      found.library = word(in);
+      found.library = line(in);
     else if (what == "creator")
       found.name = word(in), found.version = word(in), found.name_space = word(in);
     else if (what == "layer")
       found.layer = word(in);
     else if (what == "folder")
-      found.folder = word(in);
+      found.folder = line(in);
     else if (what == "attribute")
       found.attributes.push_back(read_field(in));
     else if (what == "input")

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from oneop.definition.dims import Binary, Call, DimError, Name, Number
 from oneop.definition.dtypes import DType, ElementType
 from oneop.definition.plugins import PARSER_ATTRIBUTES
 from oneop.definition.record import Definition
@@ -10,7 +9,6 @@ from oneop.errors import BuildError
 from oneop.kernels.spec import KernelSpec
 from oneop.targets.tensorrt.dtypes import SUPPORTED
 from oneop.targets.tensorrt.names import TAKEN
-from oneop.targets.tensorrt.shapes import compute_constants
 
 MAX_DIMS = 8
 """``nvinfer1::Dims::MAX_DIMS``."""
@@ -28,7 +26,6 @@ def served(specs: Sequence[KernelSpec]) -> tuple[KernelSpec, ...]:
         _check_name(spec.definition)
         _check_attributes(spec.definition)
         _check_ranks(spec.definition)
-        _check_sizes(spec.definition)
         _check_kernels(spec)
     _check_names_differ(chosen)
     return chosen
@@ -83,19 +80,6 @@ def _check_ranks(definition: Definition) -> None:
                     f'{definition.name}: {role} `{item.name}` is "{item.shape}", {len(item.shape.dims)} dimensions;'
                     f" TensorRT's tensors have {MAX_DIMS} at most. Merge some of them."
                 )
-
-
-def _check_sizes(definition: Definition) -> None:
-    for output in definition.outputs:
-        for dim in output.shape.dims:
-            try:
-                if isinstance(dim, Number | Name | Binary | Call):
-                    compute_constants(dim)
-            except DimError as error:
-                raise BuildError(
-                    f'{definition.name}: output `{output.name}` is "{output.shape}", which is no size: {error}. Correct'
-                    " the expression."
-                ) from None
 
 
 def _check_kernels(spec: KernelSpec) -> None:

@@ -9,7 +9,7 @@ from oneop.definition.dims import Expr
 from oneop.errors import BuildError
 from oneop.kernels.building import Library, Unit, build
 from oneop.kernels.delivery import deliver, write_file
-from oneop.kernels.library import kernel_library
+from oneop.kernels.library import kernel_library, require_compilable
 from oneop.kernels.spec import KernelSpec
 from oneop.targets.tensorrt.checks import served
 from oneop.targets.tensorrt.headers import Headers, find_headers
@@ -47,6 +47,7 @@ def build_library(
     """
     _require_workspace(workspace)
     chosen = served(specs)
+    require_compilable([spec for spec in specs if spec.sources])
     texts = source_texts(chosen, bounds=bounds or {}, workspace=workspace)
     for name, text in texts.items():
         write_file(output_dir / name, text.encode())

@@ -15,6 +15,7 @@ from oneop.definition.dims import (
     Number,
     Shape,
     Unknown,
+    compute_constants,
     evaluate,
     names,
     parse_shape,
@@ -67,22 +68,6 @@ def _require_possible(expr: Expr, where: str) -> None:
         raise BuildError(f"{where} is no size: {error}. Write an expression such as n*m.") from None
     if not any(True for _ in names(expr)) and evaluate(expr, {}) < 0:
         raise BuildError(f"{where} is negative. Write an expression such as n*m.")
-
-
-def compute_constants(expr: Expr) -> None:
-    """Raises DimError where a part that holds no name has no value, or is a divisor of zero."""
-    if not any(True for _ in names(expr)):
-        evaluate(expr, {})
-        return
-    match expr:
-        case Binary(operator, left, right):
-            compute_constants(left)
-            compute_constants(right)
-            if operator in _FUNCTIONS and not any(True for _ in names(right)) and evaluate(right, {}) == 0:
-                raise DimError(f"`{expr}` divides by zero")
-        case Call(_, arguments):
-            for argument in arguments:
-                compute_constants(argument)
 
 
 def shape_lines(definition: Definition, bounds: Mapping[str, Expr]) -> list[str]:
