@@ -1,6 +1,6 @@
 """make bench: measures oneop against hand-written code, prints one table, and fails where a bound is exceeded.
 
-`python -m benchmarks pytorch` (or onnxruntime) measures one part.
+`python -m benchmarks pytorch` (or onnxruntime, or epochs) measures one part.
 """
 
 import importlib
@@ -14,7 +14,7 @@ from rich.table import Table
 
 from benchmarks.measure import Row
 
-PARTS = ("pytorch", "onnxruntime")
+PARTS = ("pytorch", "onnxruntime", "epochs")
 
 
 def main(parts: Sequence[str]) -> int:

@@ -47,6 +47,7 @@ PLAIN = Epoch(
     major_faults=0,
     process_swap_bytes=0,
     system_swap_bytes=0,
+    refaulted_bytes=0,
     denormals=Denormals(0.0, 0.0, None),
     collector=0.0,
     collections=(1, 0, 0),
@@ -210,6 +211,13 @@ def test_memory_pressure_needs_swapping_and_faults() -> None:
     assert diagnose(Case(course(system_swap_bytes=MB, major_faults=2000))) == ()  # a file is mapped
 
 
+def test_memory_pressure_without_swap_takes_pages_out_of_memory() -> None:
+    found = the_one(diagnose(Case(course(refaulted_bytes=[0, 64 * MB], major_faults=[0, 2000]))), "memory")
+    assert found.summary.startswith("The machine runs out of memory: pages of mapped files are taken out of it")
+    assert diagnose(Case(course(refaulted_bytes=64 * MB, major_faults=100))) == ()  # others run out
+    assert diagnose(Case(course(refaulted_bytes=MB, major_faults=2000))) == ()  # a file is mapped, read for once
+
+
 @pytest.mark.parametrize("workers", [0, 1, 4])
 def test_a_loader_that_starves(workers: int) -> None:
     long = 0.5 / max(workers, 1)
@@ -233,6 +241,8 @@ def test_the_garbage_collector() -> None:
     the_one(diagnose(Case(course(collector=0.15, collections=(50, 5, 2)))), "gc")
     assert diagnose(Case(course(collector=0.09, collections=(50, 5, 2)))) == ()
     assert diagnose(Case(course(collector=0.15, collections=(50, 5, 0)))) == ()
+    often = the_one(diagnose(Case(course(collector=0.15, collections=(400, 5, 0)))), "gc")
+    assert often.evidence[-1] == "collections of young objects in a step: 4 (threshold: 2)"
 
 
 def test_memory_that_grows_is_a_note() -> None:
@@ -248,7 +258,7 @@ def test_epochs_that_become_slower_for_no_known_reason() -> None:
     values: dict[str, Any] = {"seconds": times, "forward": forward, "operators": operators}
     found = the_one(diagnose(Case(course(7, processor=times, **values))), "slower")
     assert found.summary == "Epochs become slower, most of all in forward; no known cause shows."
-    assert found.evidence[1] == "aten::mm took 1 ms in a sampled step, and 6 ms later"
+    assert found.evidence[2] == "aten::mm took 1 ms in a sampled step, and 6 ms later"
     # Not in processor time: the machine is busy with something else.
     assert diagnose(Case(course(7, processor=1.0, **values))) == ()
     noisy = [1.0, 1.0, 1.8, 1.2, 1.6, 1.1, 1.9]

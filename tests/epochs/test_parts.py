@@ -1,6 +1,7 @@
 """The parts of a watch, each by itself, with clocks and readings put in."""
 
 import gc
+import mmap
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -92,13 +93,17 @@ def test_what_denormals_cost_is_measured(group: str) -> None:
 
 def test_reads_that_are_not_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(system, "PROC", tmp_path)
-    reading = system.System().read()
-    assert (reading.disk_bytes, reading.requested_bytes, reading.process_swap_bytes) == (None, None, None)
-    assert reading.resident_bytes > 1 << 20
-    assert reading.threads >= 1
+    counters, levels = system.System().counters(), system.System().levels()
+    assert (counters.disk_bytes, counters.requested_bytes, levels.process_swap_bytes) == (None, None, None)
+    assert counters.refaulted_bytes is None
+    assert levels.resident_bytes > 1 << 20
+    assert levels.threads >= 1
     (tmp_path / "self").mkdir()
     (tmp_path / "self" / "io").write_text("rchar: 70\nread_bytes: 30\n")
-    assert (system.System().read().disk_bytes, system.System().read().requested_bytes) == (30, 70)
+    (tmp_path / "vmstat").write_text("pswpin 2\npswpout 1\nworkingset_refault_anon 3\nworkingset_refault_file 4\n")
+    counters = system.System().counters()
+    assert (counters.disk_bytes, counters.requested_bytes) == (30, 70)
+    assert (counters.system_swap_bytes, counters.refaulted_bytes) == (3 * mmap.PAGESIZE, 7 * mmap.PAGESIZE)
 
 
 def test_collections_are_timed() -> None:

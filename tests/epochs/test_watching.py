@@ -1,6 +1,8 @@
 """What a user of `oneop.epochs.watch` meets: plain loops, bad input, exceptions, what is shown and written."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import FrozenInstanceError
 from pathlib import Path
@@ -8,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch._dynamo.utils
 from torch import Tensor, nn
 
 import oneop.epochs
@@ -201,6 +204,54 @@ def test_an_exception_in_the_loader_or_in_forward() -> None:
         with pytest.raises(ArithmeticError, match=said):
             train(Net(between), source)
     assert train(Net(), loader(2)).healthy
+
+
+LEFT_BY_AN_EXCEPTION = """
+import torch, oneop.epochs
+class Keeps(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.y = x.exp()
+        return ctx.y
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * ctx.y
+model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 1))
+optimizer, losses = torch.optim.Adam(model.parameters()), []
+model[0].weight.register_hook(lambda gradient: {}["boom"] if len(losses) == 7 else gradient)
+with oneop.epochs.watch([torch.randn(8, 4)] * 4, model, optimizer, overhead=1.0, show=False) as w:
+    for epoch in range(3):
+        for x in w.loader:
+            losses.append(Keeps.apply(model(x)).sum())
+            losses[-1].backward()
+            optimizer.step()
+"""
+
+
+def test_graphs_may_be_alive_when_the_interpreter_ends_after_an_exception() -> None:
+    done = subprocess.run([sys.executable, "-c", LEFT_BY_AN_EXCEPTION], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (1, "KeyError: 'boom'"), done.stderr
+
+
+def test_hooks_stay_once_something_was_compiled() -> None:
+    """What torch.compile made has guards on them: hooks that come and go would have it compiled again and again."""
+    model, source = Net(), loader(steps=60)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    torch._dynamo.utils.clear_compilation_metrics()  # other tests have compiled
+    there = []
+    with oneop.epochs.watch(source, model, optimizer, overhead=0.0, show=False) as w:
+        for epoch in range(4):
+            called = torch.compile(model, backend="eager") if epoch > 1 else model
+            for x, y in source:
+                optimizer.zero_grad()
+                (called(x) - y).square().mean().backward()
+                optimizer.step()
+                there.append(len(model._forward_hooks))
+    assert w.healthy, w.problems
+    assert 0 < sum(there[:120]) < 20
+    assert there[-60:] == [1] * 60
+    assert [len(epoch.compilations) for epoch in w.epochs][3] == 0
+    assert not model._forward_hooks
 
 
 def test_records_are_plain_and_frozen(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ def command(
     json: Annotated[Path | None, typer.Option("--json", help="Write the record as JSON.")] = None,
     html: Annotated[Path | None, typer.Option("--html", help="Write one self-contained page.")] = None,
     png: Annotated[Path | None, typer.Option("--png", help="Write the plot.")] = None,
-    overhead: Annotated[float, typer.Option(help="The share of the time that samples may take.")] = 0.01,
+    overhead: Annotated[float, typer.Option(help="The share of the time that samples may take.")] = 0.004,
 ) -> None:
     """Run a training SCRIPT as it is, and show for each epoch where its time goes and why later ones are slow.
 

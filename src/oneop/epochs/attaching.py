@@ -14,6 +14,7 @@ from oneop.epochs.recorder import Recorder
 from oneop.epochs.replacing import replaced
 
 _autograd: Any = torch.autograd
+_is_compiling = torch.compiler.is_compiling
 
 _IS_MADE_IN_PYTHON = 1 << 9
 """Py_TPFLAGS_HEAPTYPE: the attributes of the class can be set."""
@@ -40,7 +41,9 @@ class Listening:
 
     def __next__(self) -> Any:
         recorder = self._recorder
-        recorder.waits()
+        passes = recorder.passes_over()
+        if not passes:
+            recorder.waits()
         try:
             batch = next(self._batches)
         except StopIteration:
@@ -50,6 +53,9 @@ class Listening:
         except BaseException:
             recorder.loading_ends()
             raise
+        if passes:
+            recorder.passed_over()
+            return batch
         recorder.delivered(0.0 if self._asked is None else recorder.tools.now() - self._asked)
         self._asked = None
         return batch
@@ -114,12 +120,15 @@ def listening_to_loader(recorder: Recorder, loader: Any | None, kind: type) -> I
 
 @contextlib.contextmanager
 def listening_to_backward(recorder: Recorder) -> Iterator[None]:
-    """``Tensor.backward``, ``torch.autograd.backward`` and ``grad`` all run the engine through one function."""
+    """``Tensor.backward``, ``torch.autograd.backward`` and ``grad`` all run the engine through one function.
+
+    It is replaced only while the recorder wants to know: a call more is a large part of what an unwatched step costs.
+    """
     original = _autograd._engine_run_backward
 
     @functools.wraps(original)
     def run(outputs: Any, *args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_compiling():
+        if _is_compiling():
             return original(outputs, *args, **kwargs)
         told = recorder.backward_begins(outputs, bool(len(args) > 1 and args[1]))
         try:
@@ -128,45 +137,68 @@ def listening_to_backward(recorder: Recorder) -> Iterator[None]:
             if told:
                 recorder.backward_ends()
 
+    def listen(wanted: bool) -> None:
+        if _autograd._engine_run_backward in (run, original):  # another's, put in meanwhile, stays
+            _autograd._engine_run_backward = run if wanted else original
+
     with replaced(_autograd, "_engine_run_backward", run):
-        yield
+        recorder.ears.append(listen)
+        try:
+            yield
+        finally:
+            recorder.ears.remove(listen)
 
 
 @contextlib.contextmanager
 def listening_to_model(recorder: Recorder, model: nn.Module) -> Iterator[None]:
-    """Not where ``Module.compile()`` would trace the hooks: then forward is the time from the batch to backward."""
+    """Not where ``Module.compile()`` would trace the hooks: then forward is the time from the batch to backward.
+
+    The hooks are there while the recorder wants to know; all the time once something was compiled, whose guards they
+    may be part of.
+    """
     if getattr(model, "_compiled_call_impl", None) is not None:
         yield
         return
 
     def begins(*_: Any) -> None:
-        if not torch.compiler.is_compiling():
+        if not _is_compiling() and recorder.listens:
             recorder.forward_begins()
 
     def ends(_module: nn.Module, _inputs: Any, output: Any) -> None:
-        if not torch.compiler.is_compiling():
+        if not _is_compiling() and recorder.listens:
             recorder.forward_ends(output)
 
     _mark(begins, ends)
-    handles = [
-        model.register_forward_pre_hook(begins, prepend=True),
-        model.register_forward_hook(ends, always_call=True),
-    ]
+    handles: list[Any] = []
+
+    def listen(wanted: bool) -> None:
+        if not handles and wanted:
+            handles.append(model.register_forward_pre_hook(begins, prepend=True))
+            handles.append(model.register_forward_hook(ends, always_call=True))
+        elif handles and not wanted:
+            while handles:
+                handles.pop().remove()
+
+    def listen_unless_compiled(wanted: bool) -> None:
+        listen(wanted or recorder.compilations.has_compiled)
+
+    listen(True)
+    recorder.ears.append(listen_unless_compiled)
     try:
         yield
     finally:
-        for handle in handles:
-            handle.remove()
+        recorder.ears.remove(listen_unless_compiled)
+        listen(False)
 
 
 @contextlib.contextmanager
 def listening_to_optimizers(recorder: Recorder, optimizers: Iterable[Optimizer]) -> Iterator[None]:
     def begins(*_: Any) -> None:
-        if not torch.compiler.is_compiling():
+        if not _is_compiling() and recorder.listens:
             recorder.optimizer_begins()
 
     def ends(*_: Any) -> None:
-        if not torch.compiler.is_compiling():
+        if not _is_compiling():
             recorder.optimizer_ends()
 
     _mark(begins, ends)

@@ -66,8 +66,8 @@ def check_loader(loader: Any) -> None:
 def check_share(overhead: float) -> None:
     if not 0 <= overhead <= 1:
         raise WatchError(
-            f"oneop.epochs.watch: overhead={overhead!r} is a share of the time watched, from 0 to 1. 0.01 is one per"
-            " cent."
+            f"oneop.epochs.watch: overhead={overhead!r} is a share of the time watched, from 0 to 1. 0.004 is"
+            " four thousandths."
         )
 
 

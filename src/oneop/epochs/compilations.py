@@ -15,11 +15,14 @@ _NATIVE = "oneop.targets.pytorch.native"
 class Compilations:
     """Counts compilations from ``install`` to ``remove``; ``take`` gives those since it was last called.
 
-    torch._dynamo is not imported for it: a program that does not compile has nothing to count.
+    ``has_compiled``: something was, now or before; ``on_first`` is called when that begins. torch._dynamo is not
+    imported for it: a program that does not compile has nothing to count.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
+        self.has_compiled = False
+        self.on_first: Callable[[], None] = lambda: None
         self._installed = False
         self._depth = 0
         self._since = 0.0
@@ -32,7 +35,7 @@ class Compilations:
     def install(self) -> None:
         self._installed = True
         self._built = _built_operators()
-        self._fresh_metrics()
+        self.has_compiled = bool(self._fresh_metrics())
         when_imported(_CALLBACKS, self.attend)
 
     def remove(self) -> None:
@@ -67,6 +70,9 @@ class Compilations:
         if self._depth == 0:
             self._since = self._now()
         self._depth += 1
+        if not self.has_compiled:
+            self.has_compiled = True
+            self.on_first()
 
     def _ends(self, *_: Any) -> None:
         self._depth = max(self._depth - 1, 0)

@@ -39,9 +39,11 @@ class Limits:
     denormals_cost: float = 1.5
     """They are a problem where an operation takes this many times as long on them here."""
     collector: float = 0.1
-    """The garbage collector takes too long with this share of an epoch."""
+    """The garbage collector takes too long with this share of an epoch,"""
+    collections: float = 2.0
+    """and with a collection over all objects in it, or this many over young ones in a step."""
     swapped: int = 32 << 20
-    """Less than this swapped by the machine in an epoch is nothing,"""
+    """Less than this swapped by the machine in an epoch, or taken out of memory and read again, is nothing,"""
     faults: int = 256
     """and so are fewer pages of this process that had to be read back."""
     waiting: float = 0.4
@@ -54,7 +56,7 @@ class Limits:
     slower: float = 1.3
     """Epochs become slower if the last third takes this many times the first third, in wall and in processor time,"""
     order: float = 0.8
-    """and their order in time is, by Kendall's tau, this close to their order by duration."""
+    """and their order in time is, by Kendall's tau, this close to their order by processor time."""
     memory_share: float = 0.01
     """Memory grows if each of the last epochs adds this share to it, and ``memory_bytes`` at least."""
     memory_bytes: int = 8 << 20
@@ -238,7 +240,10 @@ def _graph(case: Case) -> Iterable[Diagnosis]:
     last = case.epochs[-1]
     evidence = [item for item in (kept, grows, parts) if item]
     if last.retained_backwards:
-        evidence.append(f"backward(retain_graph=True) was called {last.retained_backwards} times in the last epoch")
+        evidence.append(
+            f"backward(retain_graph=True) was called {last.retained_backwards} times in the"
+            f" {words.count(last.watched_steps, 'watched step')} of the last epoch"
+        )
     if contexts:
         total = {(item.function, item.attribute): item for item in contexts}
         named = ", ".join(f"{function}: ctx.{attribute}" for function, attribute in total)
@@ -434,31 +439,41 @@ def _recompilation(case: Case) -> Iterable[Diagnosis]:
 
 
 def _memory(case: Case) -> Iterable[Diagnosis]:
-    """Swapping by the machine, and pages of this process that came back from disk."""
-    if any(epoch.system_swap_bytes is None or epoch.major_faults is None for epoch in case.epochs):
-        return
+    """Swapping, or pages that are taken out of memory and needed again; and pages of this process among them."""
     swapped = [epoch.system_swap_bytes or 0 for epoch in case.later]
+    again = [epoch.refaulted_bytes or 0 for epoch in case.later]
     faults = [epoch.major_faults or 0 for epoch in case.later]
-    hit = [s >= LIMITS.swapped and f >= LIMITS.faults for s, f in zip(swapped, faults, strict=True)]
-    if sum(hit) < max(1, len(hit) / 2):
+    swaps = _often(s >= LIMITS.swapped and f >= LIMITS.faults for s, f in zip(swapped, faults, strict=True))
+    evicts = _often(r >= LIMITS.swapped and f >= LIMITS.faults for r, f in zip(again, faults, strict=True))
+    if not (swaps or evicts):
         return
     last = case.epochs[-1]
+    what, moved = ("swapped in and out", swapped) if swaps else ("taken out of memory and read again", again)
     yield Diagnosis(
         "memory",
         "problem",
-        "The machine runs out of memory and swaps.",
+        "The machine runs out of memory and swaps."
+        if swaps
+        else "The machine runs out of memory: pages of mapped files are taken out of it and read again.",
         (
             (
-                "swapped in and out by the machine in each later epoch:"
-                f" {', '.join(words.size(each) for each in swapped)} (threshold: {words.size(LIMITS.swapped)})"
+                f"{what} by the machine in each later epoch:"
+                f" {', '.join(words.size(each) for each in moved)} (threshold: {words.size(LIMITS.swapped)})"
             ),
             f"pages of this process that had to be read back: {words.listed(faults)} (threshold: {LIMITS.faults})",
             f"this process has {words.size(last.resident_bytes)} in memory"
             + (f" and {words.size(last.process_swap_bytes)} in swap" if last.process_swap_bytes else "")
             + f"; {words.size(last.available_bytes)} are available",
         ),
-        "Use smaller batches, fewer workers or less prefetching, or close what else needs memory.",
+        "Use smaller batches, fewer workers or less prefetching, make mapped files smaller, or close what else needs"
+        " memory.",
     )
+
+
+def _often(hits: Iterable[bool]) -> bool:
+    """In half of the later epochs, and in one at least."""
+    found = list(hits)
+    return sum(found) >= max(1, len(found) / 2)
 
 
 def _loader(case: Case) -> Iterable[Diagnosis]:
@@ -520,7 +535,9 @@ def _collector(case: Case) -> Iterable[Diagnosis]:
     """Much time in Python's garbage collector."""
     shares = [epoch.collector / epoch.seconds for epoch in case.later]
     full = [epoch.collections[2] for epoch in case.later]
-    if statistics.median(shares) < LIMITS.collector or statistics.median(full) < 1:
+    young = statistics.median(epoch.collections[0] / epoch.steps for epoch in case.later)
+    often = young >= LIMITS.collections
+    if statistics.median(shares) < LIMITS.collector or not (often or statistics.median(full) >= 1):
         return
     yield Diagnosis(
         "gc",
@@ -532,9 +549,14 @@ def _collector(case: Case) -> Iterable[Diagnosis]:
                 f" {LIMITS.collector:.0%})"
             ),
             f"collections over all objects in each: {words.listed(full)}",
+            *(
+                (f"collections of young objects in a step: {young:.0f} (threshold: {LIMITS.collections:g})",)
+                if often
+                else ()
+            ),
         ),
-        "Hold fewer small objects (arrays in place of lists of numbers), call gc.freeze() once all is loaded, or call"
-        " gc.disable() and gc.collect() once an epoch.",
+        "Hold fewer small objects (arrays in place of lists of numbers), call gc.freeze() once all is loaded, raise"
+        " gc.set_threshold(...), or call gc.disable() and gc.collect() once an epoch.",
     )
 
 
@@ -574,7 +596,8 @@ def _slower(case: Case) -> Iterable[Diagnosis]:
     def growth(values: Sequence[float]) -> float:
         return statistics.median(values[-third:]) / max(statistics.median(values[:third]), 1e-12)
 
-    if min(growth(wall), growth(processor)) < LIMITS.slower or min(_tau(wall), _tau(processor)) < LIMITS.order:
+    # What else the machine does disturbs the order of the wall's times, not that of the processor's.
+    if min(growth(wall), growth(processor)) < LIMITS.slower or _tau(processor) < LIMITS.order:
         return
     phases = ("data", "forward", "backward", "optimizer", "other")
     where = max(
@@ -590,6 +613,7 @@ def _slower(case: Case) -> Iterable[Diagnosis]:
                 f"a step takes {', '.join(words.seconds(each) for each in wall)} in epochs 2 to {len(case.epochs)}"
                 f" (threshold: {LIMITS.slower:g} times from the first third to the last, also in processor time)"
             ),
+            f"of the processor: {', '.join(words.seconds(each) for each in processor)}",
             *_grown_operators(later),
         ),
         "Look at what grows with the number of epochs: lists that are searched, caches, schedules, logging.",

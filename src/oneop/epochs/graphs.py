@@ -1,5 +1,6 @@
 """Which autograd graphs stay alive. A token is put into a node's metadata and lives exactly as long as the node."""
 
+import gc
 import itertools
 import weakref
 from collections.abc import Iterable, Iterator
@@ -159,6 +160,15 @@ class Graphs:
     def forget(self, before: int) -> None:
         """Samples of earlier epochs of which nothing is left say nothing any more."""
         self._samples = [sample for sample in self._samples if sample.epoch >= before or sample.alive]
+
+    def release(self) -> None:
+        """Takes the tokens out of the nodes that are alive: graphs that outlive a watch hold nothing of it.
+
+        A token cannot hold its node, nor what it is in, so that these are looked for among all objects.
+        """
+        for found in gc.get_objects():
+            if type(found) is dict and type(found.get(self._key)) is Token:
+                del found[self._key]
 
     def _prune(self) -> None:
         self._losses = [(epoch, node) for epoch, node in self._losses if node() is not None]

@@ -22,20 +22,20 @@ from oneop.epochs.hooks import Key, count_hooks
 from oneop.epochs.operators import OperatorSampler
 from oneop.epochs.phases import AHEAD, BACKWARD, DATA, FORWARD, OPTIMIZER, OTHER, WATCHING, PhaseClock
 from oneop.epochs.records import LONG_WAIT, Denormals, Epoch, OperatorTime
-from oneop.epochs.system import Reading, System
+from oneop.epochs.system import Counters, System
 
 STEPS_PART = 0.4
 """The part of the budget that watching steps may take; the rest is for samples."""
 
 
-@dataclass
+@dataclass(slots=True)
 class _Running:
     """The epoch under way. ``first`` and ``rest`` are the phases of its watched steps, ``rest_seconds`` their time."""
 
     number: int
     begun: float
     processor: float
-    reading: Reading
+    counters: Counters
     collector: float
     collections: tuple[int, ...]
     by_hand: bool
@@ -97,6 +97,8 @@ class Recorder:
         self.last_hooks: dict[Key, int] = {}
         self.first_objects: Objects | None = None
         self.on_epoch: Callable[[], None] = lambda: None
+        self.ears: list[Callable[[bool], None]] = []
+        self.compilations.on_first = lambda: self._listen(True)
         self.listens = False
         self._random = random.Random(0)
         self._step_share = STEPS_PART * share
@@ -147,11 +149,12 @@ class Recorder:
         self._budget.start()
         self._thread = threading.get_ident()
         self.compilations.attend()
+        self._listen(True)
         self._running = _Running(
             number=len(self.epochs) + 1,
             begun=self._now(),
             processor=self.tools.processor(),
-            reading=self.tools.system.read(),
+            counters=self.tools.system.counters(),
             collector=self.collector.seconds,
             collections=tuple(self.collector.collections),
             by_hand=by_hand,
@@ -165,6 +168,7 @@ class Recorder:
         self.loading_ends()
         self._step_ends(running)
         self._running = None
+        self._listen(True)
         if self._only_training and not running.backwards:
             self.compilations.take()
             return  # validation: part of the time between two epochs
@@ -188,6 +192,36 @@ class Recorder:
             if len(running.steps) >= running.next_watched:
                 self._watched_step_begins(running)
             running.step_begun = self._now()
+
+    def passes_over(self) -> bool:
+        """``waits``, between two steps of a loader that are not watched: whether it was that. Called in every step."""
+        running = self._running
+        if (
+            self.listens
+            or running is None
+            or running.step_begun is None
+            or not running.delivers
+            or len(running.steps) + 1 >= running.next_watched
+            or threading.get_ident() != self._thread
+        ):
+            return False
+        running.data_begun = now = self._now()
+        running.steps.append(now - running.step_begun)
+        running.step_begun = None
+        self.graphs.step_ended()
+        return True
+
+    def passed_over(self) -> None:
+        """``delivered``, after ``passes_over``."""
+        running = self._running
+        if running is None or running.data_begun is None:
+            return  # what fetches batches has ended the epoch
+        running.step_begun = now = self._now()
+        seconds = now - running.data_begun
+        running.data_begun = None
+        running.data += seconds
+        if seconds >= LONG_WAIT:
+            running.long_waits += 1
 
     def loading_begins(self) -> None:
         """Data is loaded, in a step or between two."""
@@ -269,6 +303,11 @@ class Recorder:
             objects = count_objects()
             self.epochs[-1] = replace(self.epochs[-1], live_tensors=objects.tensors, live_bytes=objects.bytes)
 
+    def _listen(self, wanted: bool) -> None:
+        """Puts what listens in its place, or takes it away: what is not there costs nothing."""
+        for ear in self.ears:
+            ear(wanted)
+
     def _here(self) -> _Running | None:
         return self._running if threading.get_ident() == self._thread else None
 
@@ -288,6 +327,7 @@ class Recorder:
             running.watching += self._now() - begin
         running.next_watched = len(running.steps) + self._stride(running)
         self.listens = True
+        self._listen(True)
         self._clock.start(AHEAD)
 
     def _stride(self, running: _Running) -> int:
@@ -315,6 +355,8 @@ class Recorder:
     def _watched_step_ends(self, running: _Running, seconds: float, end: float) -> float:
         """The seconds of the step without the watch's own."""
         self.listens = False
+        if running.delivers and running.backwards:
+            self._listen(False)  # until the next watched step
         phases = self._clock.take()
         phases.pop(DATA, None)  # counted already
         watching = phases.pop(WATCHING, 0.0)
@@ -343,7 +385,7 @@ class Recorder:
         ended = self._now()
         processor = self.tools.processor() - running.processor
         phases = self._phases(running)
-        reading = self.tools.system.read()
+        counters, levels = self.tools.system.counters(), self.tools.system.levels()
         compilations, compiling, built = self.compilations.take()
         self.graphs.epoch_ended()
         self.graphs.forget(running.number)
@@ -383,17 +425,18 @@ class Recorder:
             retained_backwards=running.retained,
             context_tensors=self.graphs.context(running.number),
             hooks=sum(self.last_hooks.values()),
-            resident_bytes=reading.resident_bytes,
-            available_bytes=reading.available_bytes,
-            disk_bytes=_grown(running.reading.disk_bytes, reading.disk_bytes),
-            requested_bytes=_grown(running.reading.requested_bytes, reading.requested_bytes),
-            major_faults=_grown(running.reading.major_faults, reading.major_faults),
-            process_swap_bytes=reading.process_swap_bytes,
-            system_swap_bytes=_grown(running.reading.system_swap_bytes, reading.system_swap_bytes),
+            resident_bytes=levels.resident_bytes,
+            available_bytes=levels.available_bytes,
+            disk_bytes=_grown(running.counters.disk_bytes, counters.disk_bytes),
+            requested_bytes=_grown(running.counters.requested_bytes, counters.requested_bytes),
+            major_faults=_grown(running.counters.major_faults, counters.major_faults),
+            process_swap_bytes=levels.process_swap_bytes,
+            system_swap_bytes=_grown(running.counters.system_swap_bytes, counters.system_swap_bytes),
+            refaulted_bytes=_grown(running.counters.refaulted_bytes, counters.refaulted_bytes),
             denormals=denormals,
             collector=self.collector.seconds - running.collector,
             collections=_three(self.collector.collections, running.collections),
-            threads=reading.threads,
+            threads=levels.threads,
             compilations=compilations,
             compiling=compiling,
             built_operators=built,

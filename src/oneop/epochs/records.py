@@ -64,8 +64,10 @@ class Epoch:
     the part of ``data`` before the first batch, ``long_waits`` the share of the other batches that took
     ``LONG_WAIT`` or more, ``between`` the time from here to the next epoch. ``processor`` is
     the processor time of the training thread. ``disk_bytes`` came from a disk and ``requested_bytes`` were read, mostly
-    from memory; both include the loader's workers. ``watched_steps`` are
-    those in which forward, backward and optimizer were timed and whose graph was marked: all but in quick steps.
+    from memory; both include the loader's workers. ``system_swap_bytes`` the machine
+    swapped, and ``refaulted_bytes`` it had taken out of memory and had to read again. ``watched_steps`` are
+    those in which forward, backward and optimizer were timed and whose graph was marked: all but in quick steps;
+    ``backwards`` and ``retained_backwards`` count calls of backward in them.
     ``kept_graphs`` counts the marked losses and outputs of all epochs so
     far whose graph is alive at the end, ``kept_of_epoch`` those of this epoch. ``graph_nodes`` is the size of the graph
     of a sampled loss, ``autograd_nodes`` an estimate of all nodes that are alive. ``operators`` is one sampled step.
@@ -107,6 +109,7 @@ class Epoch:
     major_faults: int | None
     process_swap_bytes: int | None
     system_swap_bytes: int | None
+    refaulted_bytes: int | None
     denormals: Denormals | None
     collector: float
     collections: tuple[int, int, int]

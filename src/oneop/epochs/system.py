@@ -11,17 +11,24 @@ PROC = Path("/proc")
 
 
 @dataclass(frozen=True)
-class Reading:
-    """Counters since the process began and levels as they are now; None: this system does not tell."""
+class Counters:
+    """Since the process began; None: this system does not tell."""
+
+    disk_bytes: int | None
+    requested_bytes: int | None
+    major_faults: int | None
+    system_swap_bytes: int | None
+    refaulted_bytes: int | None
+
+
+@dataclass(frozen=True)
+class Levels:
+    """As they are now; None: this system does not tell."""
 
     resident_bytes: int
     available_bytes: int
     threads: int
-    disk_bytes: int | None
-    requested_bytes: int | None
-    major_faults: int | None
     process_swap_bytes: int | None
-    system_swap_bytes: int | None
 
 
 class System:
@@ -37,20 +44,26 @@ class System:
         self._psutil = psutil
         self._process = psutil.Process()
 
-    def read(self) -> Reading:
-        with self._process.oneshot():
-            memory = self._process.memory_info()
-            threads = self._process.num_threads()
+    def counters(self) -> Counters:
         disk, requested = self._reads()
-        return Reading(
-            resident_bytes=memory.rss,
-            available_bytes=min(self._psutil.virtual_memory().available, _limit_left()),
-            threads=threads,
+        swapped, refaulted = _memory_events()
+        return Counters(
             disk_bytes=disk,
             requested_bytes=requested,
             major_faults=_major_faults(),
+            system_swap_bytes=self._system_swap() if swapped is None else swapped,
+            refaulted_bytes=refaulted,
+        )
+
+    def levels(self) -> Levels:
+        with self._process.oneshot():
+            memory = self._process.memory_info()
+            threads = self._process.num_threads()
+        return Levels(
+            resident_bytes=memory.rss,
+            available_bytes=min(self._psutil.virtual_memory().available, _limit_left()),
+            threads=threads,
             process_swap_bytes=_process_swap(),
-            system_swap_bytes=self._system_swap(),
         )
 
     def _reads(self) -> tuple[int | None, int | None]:
@@ -82,6 +95,22 @@ def _children() -> Iterator[str]:
         yield from (PROC / f"self/task/{os.getpid()}/children").read_text(encoding="ascii").split()
     except OSError:
         return
+
+
+def _memory_events() -> tuple[int | None, int | None]:
+    """Bytes that this machine swapped, and bytes that it had taken out of memory and had to read again."""
+    try:
+        lines = (PROC / "vmstat").read_text(encoding="ascii").splitlines()
+    except OSError:  # not Linux, or a container
+        return None, None
+    swapped, refaulted = 0, 0
+    for name, _, pages in (line.partition(" ") for line in lines):
+        if name in ("pswpin", "pswpout"):
+            swapped += int(pages)
+        elif name.startswith("workingset_refault"):
+            refaulted += int(pages)
+    page = os.sysconf("SC_PAGE_SIZE")
+    return swapped * page, refaulted * page
 
 
 def _major_faults() -> int | None:

@@ -39,7 +39,7 @@ def watch(
     model: nn.Module,
     optimizer: Optimizer | Sequence[Optimizer],
     *,
-    overhead: float = 0.01,
+    overhead: float = 0.004,
     show: bool = True,
     json: str | Path | None = None,
     html: str | Path | None = None,
@@ -257,6 +257,7 @@ class Watch:
 
 def attach_to_process(recorder: Recorder, stack: contextlib.ExitStack) -> None:
     """The parts that belong to no loader, model or optimizer: backward, compilations, the garbage collector."""
+    stack.callback(recorder.graphs.release)
     stack.enter_context(listening_to_backward(recorder))
     stack.enter_context(recorder.operators.giving_way())
     recorder.compilations.install()

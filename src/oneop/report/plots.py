@@ -133,7 +133,8 @@ class Bars:
         many = len(self.labels) > 6 or any(len(label) > 10 for label in self.labels)
         axes.set_xticks(places, labels=self.labels, rotation=30 if many else 0, ha="right" if many else "center")
         _finish(axes, self.title, self.x_label, self.y_label)
-        _legend(axes, handles, list(self.series))
+        # Stacks fill the axes up to their edge: the legend stands beside them.
+        _legend(axes, handles, list(self.series), beside=self.stacked)
 
 
 @dataclass(frozen=True)
@@ -324,8 +325,9 @@ def _finish(axes: "Axes", title: str, x_label: str, y_label: str, pad: float = 8
     axes.set_axisbelow(True)
 
 
-def _legend(axes: "Axes", handles: Sequence[Any], names: Sequence[str]) -> None:
+def _legend(axes: "Axes", handles: Sequence[Any], names: Sequence[str], beside: bool = False) -> None:
     """matplotlib leaves out names that start with an underscore: a character of no width keeps them."""
     if handles:
         shown = [f"\u200b{name}" if name.startswith("_") else name for name in names]
-        axes.legend(handles, shown, fontsize=9, frameon=False)
+        place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1, 1), "reverse": True} if beside else {}
+        axes.legend(handles, shown, fontsize=9, frameon=False, **place)
