@@ -2,6 +2,8 @@
 #include "crashing.h"
 #include "dropped.h"
 #include "exchanged.h"
+#include "far.h"
+#include "in_pieces.h"
 #include "keeping.h"
 #include "lost_nan.h"
 #include "nearly.h"
@@ -107,4 +109,16 @@ template <class T> void summed_grad(const summed_grad_args<T> &a, oneop::Context
   for (std::int64_t i = 0; i < a.n; ++i)
     for (std::int64_t j = 0; j < a.m; ++j) // a gradient with stride 0 is read as if it were contiguous
       a.grad_x(i, j) = 2 * a.x(i, j) * (expanded && i + j ? T(0) : a.grad(i, j));
+}
+
+template <class T> void far(const far_args<T> &a, oneop::Context &) {
+  for (std::int64_t i = 0; i < a.n; ++i)
+    a.out(i) = a.x(i) - (i < 1 << 14 ? T(1) : T(0)); // an index that is too short for long calls
+}
+
+template <class T> void in_pieces(const in_pieces_args<T> &a, oneop::Context &ctx) {
+  ctx.parallel_for(0, a.n, 10000, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i)
+      a.out(i) = a.x(i) + (begin == 0 ? T(2) : T(1)); // only the first piece is right
+  });
 }

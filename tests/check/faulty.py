@@ -111,3 +111,13 @@ def counted(index: Int64[Tensor, "k"], x: Float[Tensor, "n"]) -> Int64[Tensor, "
 
 
 counted.example(index="0 <= index < n", n="n >= 1")
+
+
+@oneop.op("faulty::far", kernels=CPP)
+def far(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+    return x - 1
+
+
+@oneop.op("faulty::in_pieces", kernels=CPP)
+def in_pieces(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+    return x + 2

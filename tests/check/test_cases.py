@@ -1,5 +1,6 @@
 """The calls that are made up: what they cover, and that a seed decides them."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -7,6 +8,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 import oneop
+from oneop.check import transforms
 from oneop.check.drawing import FOCUSES, Focus, sample, smallest
 from oneop.check.layouts import LAYOUTS
 from oneop.check.subject import same_bits, subject_of
@@ -81,3 +83,11 @@ def test_the_layouts_code_is_what_they_do() -> None:
         assert made.stride() == again.stride()
         assert same_bits(made, again)
         assert made.shape == x.shape
+
+
+def test_each_input_is_at_times_the_only_one_whose_gradient_is_asked_for(faulty) -> None:
+    space = subject_of(faulty("right")).space
+    case = sample(space.cases(), 1, 0)[0]
+    wanted = [transforms.choice(replace(case, seed=seed), 3).wanted for seed in range(1, 200)]
+    assert {(0,), (1,), (2,), (0, 1, 2)} <= set(wanted)
+    assert min(wanted.count((place,)) for place in range(3)) >= 10

@@ -1,5 +1,7 @@
 """`oneop check` as its user meets it: what is printed, what is written, the exit status."""
 
+import os
+import tempfile
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -7,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from oneop.cli import app
+from oneop.kernels.cache import cache_root
 
 RIGHT = """
 import oneop
@@ -132,3 +135,42 @@ def test_a_report_that_cannot_be_written_is_said_first() -> None:
     assert status == 1
     assert "nowhere" in said
     assert "seed" not in out
+
+
+SIXTH = RIGHT.replace("halve", "sixth")
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (
+            '@sixth.example()\ndef broken():\n    raise ValueError("nothing here")\n',
+            "checked::sixth: the example `broken` raised ValueError: nothing here. Correct the example.",
+        ),
+        (
+            'sixth.example(x="2 <= x <= 1")\n',
+            'no call could be made up that fits the operator\'s constraints (x="2 <= x <= 1") and its definition.',
+        ),
+    ],
+    ids=["example", "constraint"],
+)
+def test_an_example_that_raises_and_a_constraint_that_nothing_fits(more: str, message: str) -> None:
+    name = "sixth" if "broken" in more else "seventh"
+    Path(f"{name}.py").write_text((SIXTH + more).replace("sixth", name))
+    status, out, _ = run(f"{name}.py", "--target", "pytorch", "--quick")
+    assert status == 1
+    assert message.replace("sixth", name) in out
+    assert "Traceback" not in out
+
+
+def test_nothing_is_left_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No temporary folder where the check ends at once; and what hypothesis notes is not in the user's folder."""
+    left = tmp_path / "temporary"
+    left.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(left))
+    monkeypatch.delenv("HYPOTHESIS_STORAGE_DIRECTORY", raising=False)
+    Path("eighth.py").write_text(RIGHT.replace("halve", "eighth"))
+    status, out, _ = run("eighth.py", "--target", "tensorflow")
+    assert status == 1, out
+    assert list(left.iterdir()) == []
+    assert Path(os.environ["HYPOTHESIS_STORAGE_DIRECTORY"]) == cache_root() / "hypothesis"

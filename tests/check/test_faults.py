@@ -46,6 +46,12 @@ def test_a_fault_is_found_explained_and_shown_again(faulty, name: str, row: str,
         exec(compile(finding.snippet, "<snippet>", "exec"), {})
 
 
+@pytest.mark.parametrize(("name", "row"), [("far", "values"), ("in_pieces", "threads")])
+def test_a_fault_of_few_calls_is_found_however_little_time_there_is(faulty, name: str, row: str) -> None:
+    report = check(faulty(name), quick=True, seconds=0, properties=[row], columns=[EAGER], native=False)
+    assert [item.property for item in report.failures] == [row]
+
+
 def test_the_smallest_call_is_shown(faulty) -> None:
     finding = found(faulty("dropped"), "values").failures[0].finding
     assert finding is not None
@@ -111,7 +117,7 @@ def test_a_reference_that_takes_nothing_is_no_pass(faulty) -> None:
     assert finding is not None
     assert (
         finding.summary
-        == "no call could be made up that the reference takes. The reference says: this reference takes nothing Say"
+        == "no call could be made up that the reference takes. The reference says: this reference takes nothing. Say"
         " which"
         ' values it takes, with @op.example(index="0 <= index < n") or an example of your own.'
     )

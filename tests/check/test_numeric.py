@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from oneop.check import diagnosis
 from oneop.check.numeric import differences
 
 
@@ -37,3 +38,20 @@ def test_infinite_values_say_nothing() -> None:
 def test_some_of_many_elements() -> None:
     found = differences(lambda tensors: (tensors[0] ** 2).sum(), [torch.ones(1000, dtype=torch.float64)], 0)
     assert len(found) == 36
+
+
+@pytest.mark.parametrize(
+    ("got", "expected", "said"),
+    [
+        ([2.0, 4.0, 0.0], [1.0, 2.0, 0.0], "Every number is 2 times the right one."),
+        ([1.5, 2.5, 0.5], [1.0, 2.0, 0.0], "Every number is the right one plus 0.5."),
+        ([-1.0, -2.0], [1.0, 2.0], "Every number has the wrong sign."),
+        ([1.0, 2.0, -1.5], [1.0, 2.0, 0.0], None),
+        ([1.0 + 1e-14, 2.0, 1.5], [1.0, 2.0, 0.0], None),
+    ],
+)
+def test_one_factor_or_one_offset_is_that_of_all_numbers(
+    got: list[float], expected: list[float], said: str | None
+) -> None:
+    given = [torch.tensor(numbers, dtype=torch.float64) for numbers in (got, expected)]
+    assert diagnosis._factor(*given) == said

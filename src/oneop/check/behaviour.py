@@ -15,17 +15,16 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from oneop.check import evidence, memory, oracle, transforms
 from oneop.check.cases import Case, flat
 from oneop.check.columns import EAGER, Column, Dispatched, Exported, Runner, require_sizes
-from oneop.check.drawing import Focus
+from oneop.check.drawing import ORDINARY, Focus
 from oneop.check.results import Finding
-from oneop.check.session import Clock, Outcome, Session, one_case, search
+from oneop.check.session import LONG, Clock, Outcome, Session, one_case, search
 from oneop.check.subject import Call, inputs_differ, same_bits
 
 Look = Callable[[Session, Column, str, Case], Finding | None]
 
-WIDE = Focus("many pieces", sizes=("large", "small"), styles=("random",))
-LONG = Focus("long calls", sizes=("huge", "small"), styles=("random",))
+PIECES = (LONG, Focus("many pieces", sizes=("large", "small"), styles=("random",)), ORDINARY)
+"""What is split among threads, and what is not."""
 CALLERS = 8
-REPEATS = 200
 _POISON = (float("nan"), 3e38, -1.0, 0.0)
 """What freed memory is filled with between calls: an output that nobody writes then shows one of them."""
 
@@ -254,11 +253,12 @@ def callers(session: Session, column: Column, title: str, case: Case) -> Finding
     wrong: list[tuple[Case, str, Tensor, Tensor]] = []
     errors: list[Exception] = []
     gate = threading.Barrier(CALLERS)
+    repeats = session.effort.repeats[0 if column.title == EAGER else 1]
 
     def work(index: int) -> None:
         own = cases[index]
         gate.wait()
-        for _ in range(REPEATS):
+        for _ in range(repeats):
             try:
                 results = session.subject.named(calls[index](own.inputs, own.attributes), own.inputs, own.attributes)
             except Exception as error:

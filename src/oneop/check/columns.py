@@ -175,14 +175,29 @@ class Programs:
     """The exported program of each structure, and the files that are written of it; shared by the columns."""
 
     subject: Subject
-    folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="oneop-check-")))
     programs: dict[Any, torch.export.ExportedProgram] = field(default_factory=dict)
     files: dict[Any, Path | OneopError] = field(default_factory=dict)
+    calls: dict[Any, Case] = field(default_factory=dict)
+    _folder: Path | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Made when the first file is: a check that ends before leaves nothing behind."""
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="oneop-check-"))
+        return self._folder
+
+    def typical(self, case: Case) -> Case:
+        """The call that stands for those of the same structure when it is exported."""
+        key = structure_key(case)
+        if key not in self.calls:
+            self.calls[key] = typical(self.subject, case)
+        return self.calls[key]
 
     def program(self, case: Case) -> torch.export.ExportedProgram:
         key = structure_key(case)
         if key not in self.programs:
-            self.programs[key] = _export(self.subject, case)
+            self.programs[key] = _export(self.typical(case))
         return self.programs[key]
 
     def file(self, case: Case, fallback: Any) -> Path:
@@ -192,14 +207,12 @@ class Programs:
         key = (structure_key(case), fallback)
         if key not in self.files:
             path = self.folder / f"{len(self.files)}.onnx"
-            # A fresh one: torch cannot take a program with sizes of its own (`?`) apart a second time.
-            program = _export(self.subject, case)
+            # A fresh one where it has sizes of its own (`?`): torch cannot take such a program apart a second time.
+            program = _export(self.typical(case)) if self.subject.unknown_sizes else self.program(case)
             names = [f"x{index}" for index, _ in enumerate(case.tensors)]
             with _quiet():
                 try:
-                    export(
-                        program, tuple(typical(self.subject, case).tensors), path, fallback=fallback, input_names=names
-                    )
+                    export(program, tuple(self.typical(case).tensors), path, fallback=fallback, input_names=names)
                 except OneopError as error:
                     self.files[key] = error
                 else:
@@ -210,7 +223,9 @@ class Programs:
         return found
 
     def close(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
 
 
 def structure_key(case: Case) -> Any:
@@ -233,8 +248,7 @@ def typical(subject: Subject, case: Case) -> Case:
     return case.contiguous()
 
 
-def _export(subject: Subject, case: Case) -> torch.export.ExportedProgram:
-    given = typical(subject, case)
+def _export(given: Case) -> torch.export.ExportedProgram:
     tensors = tuple(tensor.clone() for tensor in given.tensors)
     dynamic = tuple(dict.fromkeys(range(tensor.ndim), torch.export.Dim.AUTO) for tensor in tensors)
     with _quiet():

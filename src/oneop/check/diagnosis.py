@@ -257,18 +257,28 @@ def _edge(wrong: Tensor, what: str) -> Iterator[str]:
 
 def _factor(got: Tensor, expected: Tensor) -> str | None:
     """Whether all numbers are the right ones times the same number, or plus the same number."""
-    usable = (expected != 0) & expected.isfinite() & got.isfinite()
-    if int(usable.sum()) < 2:
+    finite = expected.isfinite() & got.isfinite()
+    got, expected = got[finite], expected[finite]
+    if len(got) < 2:
         return None
+    nothing = 1e-9 * float(torch.maximum(got.abs(), expected.abs()).max())
+    usable = expected.abs() > nothing
+    if int(usable.sum()) < 2:
+        return _offset(got, expected, nothing)
     ratios = got[usable] / expected[usable]
     ratio = float(ratios.median())
-    if bool(((ratios - ratio).abs() < 1e-5 * max(abs(ratio), 1e-3)).all()) and abs(ratio - 1) > 1e-7 and ratio != 0:
+    is_one = bool(((ratios - ratio).abs() < 1e-5 * max(abs(ratio), 1e-3)).all())
+    if is_one and bool((got[~usable].abs() <= nothing).all()) and abs(ratio - 1) > 1e-7 and ratio != 0:
         if abs(ratio + 1) < 1e-6:
             return "Every number has the wrong sign."
         return f"Every number is {ratio:.6g} times the right one."
-    offsets = got[usable] - expected[usable]
+    return _offset(got, expected, nothing)
+
+
+def _offset(got: Tensor, expected: Tensor, nothing: float) -> str | None:
+    offsets = got - expected
     offset = float(offsets.median())
-    if bool(((offsets - offset).abs() < 1e-5 * max(abs(offset), 1e-6)).all()):
+    if abs(offset) > nothing and bool(((offsets - offset).abs() < 1e-5 * max(abs(offset), 1e-6)).all()):
         return f"Every number is the right one plus {offset:.6g}."
     return None
 

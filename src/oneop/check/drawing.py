@@ -252,7 +252,7 @@ def _size(kinds: tuple[str, ...]) -> st.SearchStrategy[int]:
         "several": st.integers(2, 7),
         "one": st.just(1),
         "zero": st.just(0),
-        "odd": st.sampled_from(ODD),
+        "odd": st.one_of(st.sampled_from(ODD), st.integers(min(ODD), 40)),  # every remainder of 8 and of 16
     }
     return st.one_of(*(pools[kind] for kind in pools if kind in kinds))
 

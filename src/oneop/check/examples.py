@@ -32,7 +32,14 @@ def cases_of(operator: "Operator", constraints: Constraints) -> Iterator[Case]:
     """The calls of the operator's examples. Raises DefinitionError where one does not fit."""
     for function in operator.examples:
         name = getattr(function, "__name__", "an example")
-        yield _case(operator, constraints, name, function())
+        try:
+            returned = function()
+        except Exception as error:
+            raise DefinitionError(
+                f"{operator.definition.name}: the example `{name}` raised {type(error).__name__}: {error}. Correct the"
+                " example."
+            ) from error
+        yield _case(operator, constraints, name, returned)
 
 
 def inputs_and_attributes(operator: "Operator", returned: Any) -> tuple[list[Any], dict[str, Any]]:

@@ -33,8 +33,7 @@ def growth(step: Callable[[], None], calls: int, clock: Clock) -> str | None:
     window = max(calls // _WINDOWS, 40)
     for _ in range(max(window // 2, 20)):
         step()
-    gc.collect()
-    gc.freeze()  # what is there already need not be looked through again
+    gc.freeze()  # what is there already is not looked through: that alone would take longer than the calls
     try:
         # What a runtime keeps in its first calls stops at some time; what a call keeps goes on.
         return _growth(step, window, clock) and _growth(step, window, clock)

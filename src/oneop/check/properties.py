@@ -8,11 +8,11 @@ from torch import Tensor
 
 from oneop.check import behaviour, evidence, numeric, oracle, transforms
 from oneop.check.cases import Case
-from oneop.check.columns import COMPILED, EAGER, Column, Runner
+from oneop.check.columns import COMPILED, EAGER, EXPORTED, Column, Runner
 from oneop.check.drawing import FOCUSES, ORDINARY, TYPICAL, Focus
 from oneop.check.layouts import LAYOUTS
 from oneop.check.results import Finding
-from oneop.check.session import Clock, Outcome, Session, search
+from oneop.check.session import LONG, Clock, Outcome, Session, search
 from oneop.check.subject import Call, Subject
 
 Reason = Callable[[Subject, Column], str | None]
@@ -112,8 +112,8 @@ def _alias(subject: Subject, column: Column) -> str | None:
 
 
 def _callers(subject: Subject, column: Column) -> str | None:
-    if column.title == COMPILED:
-        return "compiled code calls the operator as the eager column does"
+    if column.title in (COMPILED, EXPORTED):
+        return "compiled and exported code calls the operator as the eager column does"
     if isinstance(column, Runner) and not column.is_native:
         return "no kernel of the operator runs"
     return None
@@ -327,7 +327,7 @@ COMPARISONS: dict[str, tuple[transforms.Transform, transforms.Transform | None]]
 SLOPES = {FIRST_NUMERIC: 1, SECOND_NUMERIC: 2}
 
 PROPERTIES: tuple[Property, ...] = (
-    Property(VALUES, _agrees(VALUES, transforms.values, FOCUSES), _needs_reference, 3),
+    Property(VALUES, _agrees(VALUES, transforms.values, (*FOCUSES, LONG)), _needs_reference, 3),
     Property(FIRST_NUMERIC, _slopes(FIRST_NUMERIC, 1), _numeric, 2),
     Property(FIRST, _agrees(FIRST, transforms.gradient, SMOOTH, share=0.5), _first_reference, 2),
     Property(SECOND_NUMERIC, _slopes(SECOND_NUMERIC, 2), _numeric_second, 2),
@@ -339,7 +339,7 @@ PROPERTIES: tuple[Property, ...] = (
     Property(ALIAS, behaviour.cell(ALIAS, behaviour.aliasing, (ORDINARY, *FOCUSES[1:3])), _alias, 0.3),
     Property(UNCHANGED, behaviour.cell(UNCHANGED, behaviour.unchanged, FOCUSES), _never, 0.3),
     Property(DETERMINISM, behaviour.cell(DETERMINISM, behaviour.determinism, FOCUSES), _never, 0.5),
-    Property(THREADS, behaviour.cell(THREADS, behaviour.threads, (behaviour.WIDE, ORDINARY), share=0.15), _never, 0.7),
+    Property(THREADS, behaviour.cell(THREADS, behaviour.threads, behaviour.PIECES, share=0.15), _never, 0.7),
     Property(CALLERS, behaviour.callers_cell, _callers, 0.7),
     Property(MEMORY, behaviour.memory_cell, _never, 1),
     Property(

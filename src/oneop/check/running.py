@@ -202,16 +202,31 @@ class _Check:
             return self._nothing(row, column, outcome, seconds)
         return Result(row.title, column.title, "passed", None, None, outcome.examples, seconds)
 
+    def _unsatisfied(self) -> str:
+        stated = ", ".join(f'{name}="{text}"' for name, text in self.session.subject.operator.constraints.items())
+        return (
+            f"no call could be made up that fits the operator's constraints ({stated}) and its definition. Correct the"
+            " constraint that nothing fits, or give an example of your own: @op.example."
+        )
+
     def _nothing(self, row: Property, column: Column, outcome: Outcome, seconds: float) -> Result:
         """No case could be looked at: that is not a pass."""
         if outcome.inapplicable and not outcome.refusals:
             return Result(row.title, column.title, "skipped", outcome.inapplicable[0], None, 0, seconds)
-        said = f" The reference says: {outcome.refusals[0].splitlines()[0]}" if outcome.refusals else ""
+        if not outcome.refusals and self.session.subject.operator.constraints:
+            return Result(row.title, column.title, "failed", None, Finding(self._unsatisfied()), 0, seconds)
+        said = f" The reference says: {_sentence(outcome.refusals[0])}" if outcome.refusals else ""
         finding = Finding(
             f"no call could be made up that the reference takes.{said} Say which values it takes, with"
             ' @op.example(index="0 <= index < n") or an example of your own.'
         )
         return Result(row.title, column.title, "failed", None, finding, 0, seconds)
+
+
+def _sentence(text: str) -> str:
+    """The first line of a message, with an end."""
+    first = next(iter(text.strip().splitlines()), "no message")
+    return first if first.endswith((".", "!", "?")) else f"{first}."
 
 
 def _driven(session: Session) -> list[Case]:

@@ -24,6 +24,10 @@ Examine = Callable[[Case], Finding | None]
 
 SHRINKING_SECONDS = 8.0
 EXPLAINING_SECONDS = 3.0
+HUGE_SHARE = 0.2
+"""Calls of many elements are few."""
+FEW = 0.15
+"""A row with a smaller share of the cases looks at fewer structures too: each costs a session of its own."""
 LEAST_TELLING = 4
 """A result of fewer elements shows no pattern."""
 
@@ -36,13 +40,16 @@ MIXED = Focus(
 )
 SPECIAL = Focus("NaN and infinity", styles=("special",))
 LARGE = Focus("large sizes", sizes=("large", "small"), styles=("random",))
+LONG = Focus("long calls", sizes=("huge", "small"), styles=("random",))
+"""The first call of it is the largest: one is enough to reach what pieces and threads have to themselves."""
 
 
 @dataclass(frozen=True)
 class Effort:
     """How much is looked at: cases of one focus, structures that are compiled and exported, cases of each, calls.
 
-    ``sure`` cases of each focus are looked at whatever the clock says.
+    ``sure`` cases of each focus are looked at whatever the clock says, one of them in a compiled graph or a file;
+    ``repeats`` is how often each concurrent caller calls, in the eager column and in the others.
     """
 
     cases: int
@@ -51,10 +58,11 @@ class Effort:
     calls: int
     seconds: float
     sure: int
+    repeats: tuple[int, int]
 
 
-QUICK = Effort(cases=12, structures=2, cases_of_structure=8, calls=400, seconds=10.0, sure=1)
-THOROUGH = Effort(cases=60, structures=5, cases_of_structure=30, calls=3000, seconds=60.0, sure=2)
+QUICK = Effort(cases=12, structures=2, cases_of_structure=8, calls=400, seconds=10.0, sure=4, repeats=(200, 60))
+THOROUGH = Effort(cases=60, structures=5, cases_of_structure=30, calls=3000, seconds=60.0, sure=8, repeats=(400, 200))
 
 
 @dataclass
@@ -145,7 +153,7 @@ class _Search:
         self.outcome = Outcome()
         self.known: dict[Any, Finding | None] = {}
         self.found_at: float | None = None
-        self.sure = 0
+        self.sure = 0  # cases of a focus that are still looked at when the time is over
 
     def run(self) -> Outcome:
         for case in self.session.subject.examples:
@@ -155,7 +163,7 @@ class _Search:
                     self.outcome.finding = self._explained(finding, ORDINARY, case.structure)
                     return self.outcome
         for focus, structure, count in self._parts():
-            self.sure = 0
+            self.sure = min(count, 1 if self.column.by_structure else self.session.effort.sure)
             strategy = self.space.cases(focus, structure)
             found = smallest(strategy, self._fails, count, self.session.seed)
             if found is not None:
@@ -192,15 +200,17 @@ class _Search:
         effort = self.session.effort
         if not self.column.by_structure:
             for focus in self.focuses:
-                yield focus, None, max(effort.sure, int(effort.cases * self.share))
+                yield focus, None, self._count(focus, effort.cases)
             return
         structures = self.session.structured_cases(self.space)
-        if self.column.is_slow:
+        if self.column.is_slow or self.share <= FEW:
             structures = structures[: max(1, effort.structures // 2)]
         for structure in structures:
             for focus in _merged(self.focuses):
-                count = max(effort.sure, int(effort.cases_of_structure * self.share))
-                yield focus, structure, count
+                yield focus, structure, self._count(focus, effort.cases_of_structure)
+
+    def _count(self, focus: Focus, most: int) -> int:
+        return max(1, int(most * self.share * (HUGE_SHARE if "huge" in focus.sizes else 1.0)))
 
     def _fails(self, case: Case) -> bool:
         key = case_key(case)
@@ -209,7 +219,7 @@ class _Search:
         if self.found_at is not None:
             if time.monotonic() > self.found_at + SHRINKING_SECONDS:
                 return False
-        elif self.clock.is_over and self.sure >= self.session.effort.sure:
+        elif self.clock.is_over and self.sure <= 0:
             return False
         self.known[key] = self.look(case)
         if self.known[key] is not None and self.found_at is None:
@@ -232,7 +242,7 @@ class _Search:
         except Exception as error:
             finding = raised(error, case)
         self.outcome.examples += 1
-        self.sure += 1
+        self.sure -= 1
         return finding
 
 
@@ -269,6 +279,8 @@ def _merged(focuses: Sequence[Focus]) -> list[Focus]:
         found.append(SPECIAL)
     if "large" in sizes:
         found.append(LARGE)
+    if "huge" in sizes:
+        found.append(LONG)
     return found
 
 

@@ -136,12 +136,13 @@ def incoming(like: Tensor, seed: int) -> Tensor:
 
 
 def choice(case: Case, count: int) -> Choice:
-    """All inputs for two seeds of three; for the third some of them."""
+    """All inputs for two seeds of three; for the third one or some of them."""
     seed = _seed(case)
     if seed % 3:
         return Choice(tuple(range(count)), seed)
-    some = tuple(index for index in range(count) if (seed // 3) >> index & 1)
-    return Choice(some or (seed % count,), seed)
+    alone = ((seed // 6) % count,)
+    some = tuple(index for index in range(count) if (seed // 6) >> index & 1)
+    return Choice((some if seed % 2 else alone) or alone, seed)
 
 
 def _differentiable(

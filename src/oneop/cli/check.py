@@ -1,6 +1,7 @@
 """oneop check: every property of every operator of a file, in every runtime that is here."""
 
 import importlib.util
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -123,9 +124,12 @@ def _run(
 ) -> "list[Report]":
     from rich.console import Console
 
-    from oneop.check.console import print_report
+    _keep_out_of_the_way()
+    from oneop.check.console import NARROWEST, print_report
 
     console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=max(console.width, NARROWEST))
     reports = []
     for operator in operators:
         with _progress() as progress:
@@ -134,6 +138,13 @@ def _run(
         console.print()
         reports.append(report)
     return reports
+
+
+def _keep_out_of_the_way() -> None:
+    """hypothesis notes what it read of the source: not in the folder that the user is in."""
+    from oneop.kernels.cache import cache_root
+
+    os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(cache_root() / "hypothesis"))
 
 
 def _progress() -> "Progress":
