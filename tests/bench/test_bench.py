@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib.image
+import numpy
 import pytest
 import torch
 from filelock import FileLock
@@ -195,6 +196,61 @@ def test_a_wrong_gradient_is_not_timed() -> None:
     assert rows[1].reason.startswith("`gradient of x` differs from the reference at 64 of 64 places")
 
 
+@pytest.mark.parametrize(
+    ("operator", "kind", "said"),
+    [
+        ("lost_beta", "forward", r"`out` differs from the reference at 64 of 64 places; at \[\d+\] it is "),
+        (
+            "wrong_integers",
+            "forward",
+            r"`out` differs from the reference at 1 of 64 places; at \[7\] it is .* exactly$",
+        ),
+        (
+            "half_gradient",
+            "forward and backward",
+            r"`gradient of x` differs from the reference at 64 of 64 places; at \[\d+\] it is ",
+        ),
+    ],
+)
+def test_kernels_that_are_wrong_in_one_thing(operator: str, kind: str, said: str) -> None:
+    rows = figures(operator, "-t", "kernel", status=1)["rows"]
+    found = {row["pass"]: row for row in rows}
+    assert found[kind]["status"] == "wrong"
+    assert found[kind]["seconds"] is None
+    assert re.match(said, found[kind]["reason"])
+    assert all(row["status"] == "measured" for row in rows if row["pass"] != kind and operator == "half_gradient")
+
+
+@pytest.mark.parametrize(
+    ("operator", "said"),
+    [
+        (
+            "too_short",
+            'the reference returned shape (64,) for output `out`; its definition "n+1" gives (65,). Correct the'
+            " reference or the annotation.",
+        ),
+        (
+            "narrow",
+            "the reference returned int32 for output `out`; its definition Int64 gives int64. Correct the reference or"
+            " the annotation.",
+        ),
+    ],
+)
+def test_a_reference_that_does_not_fit_its_definition(operator: str, said: str) -> None:
+    (row,) = figures(operator, "-t", "eager", status=1)["rows"]
+    assert (row["status"], row["reason"]) == ("failed", f"bench::{operator}: {said}")
+
+
+def test_a_column_of_another_dtype_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wide(path: Path, operators: Any, threads: int | None) -> Any:
+        return lambda arrays: [numpy.tanh(array.astype("float64")) for array in arrays.values()]
+
+    runner = ModelRunner("wide", "Wide Runtime", False, "function", lambda: None, wide)
+    monkeypatch.setattr(columns, "model_runners", lambda: (runner,))
+    (row,) = figures("plain", "--no-backward", "-t", "wide", status=1)["rows"]
+    assert (row["status"], row["reason"]) == ("wrong", "`out` is float64, and the reference's is float32")
+
+
 def _rows_of(name: str, column: columns.Column) -> list[Any]:
     from oneop.bench import running
     from oneop.registry import load_file
@@ -235,12 +291,29 @@ def test_what_is_missing_is_a_row_and_asked_for_by_name_a_failure(monkeypatch: p
     assert done.stderr.strip() == (
         "oneop: bench::plain: --target onnxruntime-native cannot be measured here. ONNX Runtime, native: " + reason
     )
-    # Another column of the runtime that was asked for is there.
+    # Another column of the runtime is there; but this one could be, too.
     done = bench("plain", *QUICK, "--no-backward", "-t", "pytorch")
-    assert done.exit_code == 0, done.output
+    assert done.exit_code == 1, done.output
     assert re.search(r"kernel in PyTorch +missing", done.stdout)
     assert f"kernel in PyTorch, every size: missing: {reason}" in done.stdout
     assert "reference, compiled, every size: missing: there is no compiler" in done.stdout
+    assert done.stderr.strip() == (
+        "oneop: bench::plain: --target pytorch can be measured only in part here. reference, compiled: there is no"
+        " compiler"
+    )
+    # What the operator does not have is said, and is no failure.
+    done = bench("plain", *QUICK, "--no-backward", "-t", "onnxruntime")
+    assert done.exit_code == 0, done.output
+    assert f"ONNX Runtime, native, every size: missing: {reason}" in done.stdout
+
+
+def test_a_native_column_that_is_missing_alone_is_a_failure() -> None:
+    done = bench("lost_beta", *QUICK, "--no-backward", "-t", "onnxruntime", "--dtype", "float64")
+    assert done.exit_code == 1
+    assert done.stderr.strip() == (
+        "oneop: bench::lost_beta: --target onnxruntime can be measured only in part here. ONNX Runtime, native: there"
+        " is no kernel for float64, only for float32: add dtypes=[...] to the definition"
+    )
 
 
 def test_a_runtime_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -327,7 +400,7 @@ def test_a_reference_that_does_not_take_what_is_made_up() -> None:
     assert row["status"] == "failed"
     assert (
         row["reason"]
-        == "the reference fails on inputs made from the definition: ValueError: the first two rows are reserved If"
+        == "the reference fails on inputs made from the definition: ValueError: the first two rows are reserved. If"
         " values"
         ' have to be in a range, say so at the definition: @op.example(index="0 <= index < n").'
     )
@@ -370,6 +443,7 @@ def test_leading_dimensions() -> None:
             (),
             (
                 f"{OPERATORS}: no operator is called `scaled`. Choose one of bench::scaled_add, bench::forgetful,"
+                " bench::lost_beta, bench::wrong_integers, bench::half_gradient, bench::too_short, bench::narrow,"
                 " bench::wrong_gradient, bench::failing, bench::bare, bench::plain, bench::pick, bench::reserved,"
                 " bench::windows, bench::stateless, bench::broken_example."
             ),
@@ -398,6 +472,14 @@ def test_leading_dimensions() -> None:
             "scaled_add",
             ("--set", "alpha=big"),
             "bench::scaled_add: --set alpha=big does not read as float. Write for example --set alpha=0.5.",
+        ),
+        (
+            "scaled_add",
+            ("--set", "alpha=1", "--set", "alpha=2"),
+            (
+                "--set alpha=2: `alpha` is given twice, and was 1 before. Give it once; a list is one value, such as"
+                " --set alpha=1,2."
+            ),
         ),
         ("scaled_add", ("--without", "x"), "bench::scaled_add: `x` is no optional input. Those are y."),
         ("scaled_add", ("--dtype", "float8"), "--dtype float8 is not known. Choose one of float32, float64, "),

@@ -58,13 +58,17 @@ def test_nan_and_infinity(expected: Expected) -> None:
 
 def test_shapes_dtypes_and_their_number(expected: Expected) -> None:
     assert expected.complaint([torch.zeros(20, 40)]) == "`out` has shape (20, 40), and the reference's has (40, 20)"
-    assert expected.complaint([torch.zeros(40, 20, dtype=torch.int64)]) == "`out` is int64, unlike the reference's"
+    assert (
+        expected.complaint([torch.zeros(40, 20, dtype=torch.int64)]) == "`out` is int64, and the reference's is float32"
+    )
+    assert expected.complaint([product([X, W])[0].double()]) == "`out` is float64, and the reference's is float32"
     assert expected.complaint([]) == "it gives 0 values, and the reference 1"
 
 
 def test_integers_are_compared_exactly() -> None:
     expected = expect(lambda inputs: [inputs[0].argmax(1)], [X], ["index"])
-    assert expected.complaint([X.argmax(1).int()]) is None
+    assert expected.complaint([X.argmax(1)]) is None
+    assert expected.complaint([X.argmax(1).int()]) == "`index` is int32, and the reference's is int64"
     wrong = X.argmax(1)
     wrong[2] += 1
     said = expected.complaint([wrong])

@@ -39,13 +39,15 @@ class Prepared:
 class Column:
     """One way to compute an operator.
 
-    ``name`` is what ``--target`` takes beside ``target``, which several columns share. ``missing`` says why the column
-    cannot be had for a plan, None where it can; ``prepare`` gets a call ready with so many threads.
+    ``name`` is what ``--target`` takes beside ``target``, which several columns share. ``lacking`` says why an operator
+    has no such column at all, ``missing`` why it cannot be had here, for a plan; None where it can. ``prepare`` gets a
+    call ready with so many threads.
     """
 
     name: str
     target: str
     title: str
+    lacking: Callable[[Plan], str | None]
     missing: Callable[[Plan], str | None]
     prepare: "Callable[[Plan, Gradients, Files, int], Prepared]"
 
@@ -121,9 +123,11 @@ def input_names(case: Case) -> list[str]:
 def columns() -> tuple[Column, ...]:
     """Those of PyTorch, and one for each way in which a runtime runs a model file."""
     return (
-        Column("eager", "pytorch", "reference, eager", _no_reference, _prepare_eager),
-        Column("compiled", "pytorch", "reference, compiled", _no_compiler_or_reference, _prepare_compiled),
-        Column("kernel", "pytorch", "kernel in PyTorch", _no_kernel, _prepare_kernel),
+        Column("eager", "pytorch", "reference, eager", _no_reference, lambda plan: None, _prepare_eager),
+        Column(
+            "compiled", "pytorch", "reference, compiled", _no_reference, lambda plan: _no_compiler(), _prepare_compiled
+        ),
+        Column("kernel", "pytorch", "kernel in PyTorch", _no_kernel, _no_kernel_here, _prepare_kernel),
         *(_runner_column(runner) for runner in model_runners()),
     )
 
@@ -149,10 +153,6 @@ def _no_reference(plan: Plan) -> str | None:
     return "the definition has native_only=True: there is no reference" if plan.definition.native_only else None
 
 
-def _no_compiler_or_reference(plan: Plan) -> str | None:
-    return _no_reference(plan) or _no_compiler()
-
-
 def _no_compiler() -> str | None:
     from oneop.kernels.compilers import find_compiler
 
@@ -168,6 +168,10 @@ def _no_kernel(plan: Plan) -> str | None:
         return "the operator has no kernels: it runs its reference"
     if "cpu" not in plan.operator.devices:
         return "the operator has kernels for CUDA only, and this runs on the CPU: there it runs its reference"
+    return None
+
+
+def _no_kernel_here(plan: Plan) -> str | None:
     combinations = plan.operator.kernel_spec().combinations()
     if plan.dtypes not in combinations:
         chosen = ", ".join(dtype.name for dtype in plan.dtypes)
@@ -206,8 +210,8 @@ def _in_torch(plan: Plan, gradients: Gradients, function: Callable[..., Any]) ->
 
 def _runner_column(runner: ModelRunner) -> Column:
     def missing(plan: Plan) -> str | None:
-        inside = _no_kernel(plan) if runner.is_native else _no_reference(plan)
-        return runner.missing() or _no_onnx() or _narrowed(runner, plan) or inside
+        here = runner.missing() or _no_onnx() or _narrowed(runner, plan)
+        return here or (_no_kernel_here(plan) if runner.is_native else None)
 
     def prepare(plan: Plan, gradients: Gradients, files: Files, threads: int) -> Prepared:
         operators = [plan.operator] if runner.is_native else []
@@ -219,7 +223,8 @@ def _runner_column(runner: ModelRunner) -> Column:
         return Prepared(lambda: call(feed), None, lambda outputs: [tensor_of(array) for array in outputs])
 
     name = f"{runner.target}-{'native' if runner.is_native else runner.fallback}"
-    return Column(name, runner.target, runner.title, missing, prepare)
+    lacking = _no_kernel if runner.is_native else _no_reference
+    return Column(name, runner.target, runner.title, lacking, missing, prepare)
 
 
 def _narrowed(runner: ModelRunner, plan: Plan) -> str | None:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from oneop.check.cases import flat, rebuild
+from oneop.targets.pytorch.inputs import short
 
 ROUNDINGS = {torch.float64: 64, torch.float32: 64, torch.float16: 2, torch.bfloat16: 2}
 """By how many units in the last place of the largest value a column may differ, beyond what the reference itself does
@@ -19,18 +20,23 @@ OWN_ERROR = 8
 
 @dataclass(frozen=True)
 class Expected:
-    """The values of one pass, by label, and the largest difference that is allowed in each."""
+    """The values of one pass, by label, the largest difference that is allowed in each, and the dtype that each has.
+
+    The values of floating ones are in float64.
+    """
 
     labels: tuple[str, ...]
     values: tuple[Tensor, ...]
     allowed: tuple[float, ...]
+    dtypes: tuple[torch.dtype, ...]
 
     def complaint(self, got: Sequence[Any]) -> str | None:
         """What is wrong with a column's values, in words; None where they are right."""
         if len(got) != len(self.values):
             return f"it gives {len(got)} values, and the reference {len(self.values)}"
-        for label, value, allowed, wanted in zip(self.labels, got, self.allowed, self.values, strict=True):
-            found = _difference(label, value, wanted, allowed)
+        rows = zip(self.labels, got, self.allowed, self.values, self.dtypes, strict=True)
+        for label, value, allowed, wanted, dtype in rows:
+            found = _difference(label, value, wanted, dtype, allowed)
             if found is not None:
                 return found
         return None
@@ -63,7 +69,7 @@ def expect(run: Callable[[Sequence[Any]], list[Tensor]], inputs: Sequence[Any], 
         unit = torch.finfo(mine.dtype).eps * _largest(better.abs())
         values.append(better)
         allowed.append(OWN_ERROR * error + ROUNDINGS[mine.dtype] * unit)
-    return Expected(tuple(labels), tuple(values), tuple(allowed))
+    return Expected(tuple(labels), tuple(values), tuple(allowed), tuple(mine.dtype for mine in own))
 
 
 def _widened(inputs: Sequence[Any]) -> tuple[Any, ...]:
@@ -75,15 +81,15 @@ def _largest(values: Tensor) -> float:
     return float(finite.max()) if finite.numel() else 0.0
 
 
-def _difference(label: str, got: Any, wanted: Tensor, allowed: float) -> str | None:
+def _difference(label: str, got: Any, wanted: Tensor, dtype: torch.dtype, allowed: float) -> str | None:
     if not isinstance(got, Tensor):
         return f"`{label}` is of type {type(got).__name__}, and not a tensor"
     if got.shape != wanted.shape:
         return f"`{label}` has shape {tuple(got.shape)}, and the reference's has {tuple(wanted.shape)}"
-    if got.dtype.is_floating_point != wanted.dtype.is_floating_point:
-        return f"`{label}` is {str(got.dtype).removeprefix('torch.')}, unlike the reference's"
-    if not wanted.dtype.is_floating_point:
-        wrong = got != wanted.to(got.dtype)
+    if got.dtype != dtype:
+        return f"`{label}` is {short(got.dtype)}, and the reference's is {short(dtype)}"
+    if not dtype.is_floating_point:
+        wrong = got != wanted
         return _place(label, got, wanted, wrong, "exactly") if bool(wrong.any()) else None
     mine = got.detach().double()
     same = (mine == wanted) | (mine.isnan() & wanted.isnan())

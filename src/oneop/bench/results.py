@@ -58,10 +58,11 @@ class Machine:
 
 @dataclass(frozen=True)
 class Missing:
-    """A column that cannot be had here, and why."""
+    """A column that cannot be had here, and why. ``by_definition``: nowhere, for this operator has none."""
 
     title: str
     reason: str
+    by_definition: bool = False
 
 
 @dataclass(frozen=True)

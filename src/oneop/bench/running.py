@@ -22,7 +22,8 @@ from oneop.bench.timing import time_call
 from oneop.check.cases import Case, flat, rebuild
 from oneop.check.constraints import Constraints
 from oneop.check.examples import cases_of, constraints_of
-from oneop.errors import OneopError
+from oneop.errors import CallError, OneopError
+from oneop.targets.pytorch.reference import run_reference
 
 if TYPE_CHECKING:
     from oneop.operator import Operator
@@ -134,9 +135,9 @@ class _Operator:
     ) -> None:
         self.plan, self.threads, self.options, self.steps = plan, threads, options, steps
         self.passes: tuple[Pass, ...] = (FORWARD, BACKWARD) if options.backward else (FORWARD,)
-        reasons = [(column, column.missing(plan)) for column in chosen]
-        self.columns = [column for column, reason in reasons if reason is None]
-        self.missing = {column.name: Missing(column.title, reason) for column, reason in reasons if reason is not None}
+        found = [(column, _missing(column, plan)) for column in chosen]
+        self.columns = [column for column, missing in found if missing is None]
+        self.missing = {column.name: missing for column, missing in found if missing is not None}
         self.rows: list[Row] = []
         self.work: dict[tuple[str, Pass], Work] = {}
         self.notes = dict.fromkeys(plan.notes)
@@ -207,10 +208,18 @@ class _Operator:
         return rows
 
 
+def _missing(column: Column, plan: Plan) -> Missing | None:
+    lacking = column.lacking(plan)
+    if lacking is not None:
+        return Missing(column.title, lacking, by_definition=True)
+    reason = column.missing(plan)
+    return None if reason is None else Missing(column.title, reason)
+
+
 class Oracle:
     """What one call has to give in each pass, and what it has to do; from the reference, where there is one.
 
-    Raises OneopError where the reference itself fails.
+    Raises OneopError where the reference itself fails, or gives what its definition does not say.
     """
 
     def __init__(self, plan: Plan, case: Case, backward: bool) -> None:
@@ -223,23 +232,43 @@ class Oracle:
                 "native_only=True: there is no reference, so columns are compared with the kernel in PyTorch, and"
                 " floating operations are not counted."
             )
-        try:
+        with self._explained():
             outputs = self._forward()
+            unfitting = self._unfitting()
+        if unfitting is not None:
+            raise unfitting
+        with self._explained():
             self.gradients = self._gradients() if backward else Gradients(case, case.inputs)
             if self.gradients.outputs:
                 self._backward(outputs)
-        except Exception as error:  # whatever the user's own function raises
-            what = "the kernel" if plan.definition.native_only else "the reference"
-            hint = (
-                ""
-                if _is_memory(error)
-                else (
-                    ' If values have to be in a range, say so at the definition: @op.example(index="0 <= index < n").'
-                )
-            )
-            raise OneopError(f"{what} fails on inputs made from the definition: {_said(error)}{hint}") from error
         if self.gradients.reason is not None:
             self.notes.append(self.gradients.reason)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # whatever the user's own function raises
+            what = "the kernel" if self.plan.definition.native_only else "the reference"
+            said = f"{what} fails on inputs made from the definition: {_said(error)}"
+            if not _is_memory(error):
+                stop = "" if said.endswith((".", "!", "?")) else "."
+                said += (
+                    f"{stop} If values have to be in a range, say so at the definition:"
+                    ' @op.example(index="0 <= index < n").'
+                )
+            raise OneopError(said) from error
+
+    def _unfitting(self) -> CallError | None:
+        """Where the reference gives what its definition does not say: an operator's own call checks that."""
+        if self.plan.definition.native_only:
+            return None
+        try:
+            with torch.no_grad():
+                run_reference(self.plan.operator, self.case.inputs, self.plan.attributes)
+        except CallError as error:
+            return error
+        return None
 
     def _run(self, inputs: Sequence[Any]) -> list[Tensor]:
         if self.plan.definition.native_only:
@@ -294,19 +323,18 @@ def _complaints(measured: Measured, chosen: Sequence[Column], targets: Sequence[
     """What was asked for by name and is missing; what is wrong; what failed."""
     for target in targets:
         own = [column for column in chosen if target in (column.target, column.name)]
-        if all(column.name in measured.missing for column in own):
-            reasons = [f"{item.title}: {item.reason}" for name, item in measured.missing.items() if name in _names(own)]
-            yield f"{measured.operator}: --target {target} cannot be measured here. {' '.join(reasons)}"
+        gone = [measured.missing[column.name] for column in own if column.name in measured.missing]
+        whole = len(gone) == len(own)
+        reasons = [f"{item.title}: {item.reason}" for item in gone if whole or not item.by_definition]
+        if reasons:
+            how = "cannot be measured here" if whole else "can be measured only in part here"
+            yield f"{measured.operator}: --target {target} {how}. {' '.join(reasons)}"
     for row in measured.rows:
         if row.status in ("wrong", "failed"):
             yield (
                 f"{measured.operator}: {row.title}, {row.kind}, at {row.size} with {_threads(row.threads)},"
                 f" {'is wrong' if row.status == 'wrong' else 'fails'}: {row.reason}"
             )
-
-
-def _names(chosen: Sequence[Column]) -> list[str]:
-    return [column.name for column in chosen]
 
 
 def _said(error: BaseException) -> str:

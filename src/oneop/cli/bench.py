@@ -1,6 +1,7 @@
 """oneop bench: an operator's speed in every runtime, against its reference and against this machine."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = (
     "Examples: oneop bench scaled_linear.py, oneop bench scaled_linear.py:scaled_linear --size n=1024,k=64 --threads 1"
-    " --html speed.html. The exit status is 1 where a column is wrong or fails, or a --target is missing."
+    " --html speed.html. The exit status is 1 where a column is wrong or fails, or something of a --target is missing."
 )
 
 
@@ -62,7 +63,7 @@ def command(
             given=[reading.parse_size(text) for text in size or ()],
             each=reading.parse_sizes(sizes) if sizes is not None else (),
             dtype=dtype,
-            attributes=dict(_pair(text) for text in set_ or ()),
+            attributes=_attributes(set_ or ()),
             absent=without or (),
             targets=target or (),
             threads=_threads(threads),
@@ -93,6 +94,19 @@ def _require_outputs(plot: Path | None, html: Path | None, json_: str | None) ->
 
 def _file(json_: str | None) -> Path | None:
     return None if json_ is None or json_ == "-" else Path(json_)
+
+
+def _attributes(texts: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in texts:
+        name, value = _pair(text)
+        if name in found:
+            raise OneopError(
+                f"--set {text}: `{name}` is given twice, and was {found[name]} before. Give it once; a list is one"
+                f" value, such as --set {name}=1,2."
+            )
+        found[name] = value
+    return found
 
 
 def _pair(text: str) -> tuple[str, str]:

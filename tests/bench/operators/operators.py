@@ -20,6 +20,41 @@ def forgetful(x: Float[Tensor, "n"], *, alpha: float = 1.0) -> Float[Tensor, "n"
     return alpha * x
 
 
+@oneop.op("bench::lost_beta", kernels=KERNELS, dtypes=["float32"])
+def lost_beta(x: Float[Tensor, "n"], *, alpha: float = 2.0, beta: float = 0.25) -> Float[Tensor, "n"]:
+    """Its kernel knows of alpha alone."""
+    return alpha * x + beta
+
+
+@oneop.op("bench::wrong_integers", kernels=KERNELS)
+def wrong_integers(x: Int64[Tensor, "n"]) -> Int64[Tensor, "n"]:
+    """Its kernel is off by one, in one place."""
+    return 3 * x + 2**53
+
+
+@oneop.op("bench::half_gradient", kernels=KERNELS, dtypes=["float32"])
+def half_gradient(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+    """Its gradient's kernel lacks the factor; the gradient's reference is right."""
+    return x * x
+
+
+@half_gradient.gradient(kernels=KERNELS, dtypes=["float32"])
+def half_gradient_grad(grad, x):
+    return 2 * grad * x
+
+
+@oneop.op("bench::too_short")
+def too_short(x: Float[Tensor, "n"]) -> Float[Tensor, "n+1"]:
+    """Its reference gives n."""
+    return x.clone()
+
+
+@oneop.op("bench::narrow")
+def narrow(x: Float[Tensor, "n"]) -> Int64[Tensor, "n"]:
+    """Its reference gives int32."""
+    return x.sign().int()
+
+
 @oneop.op("bench::wrong_gradient")
 def wrong_gradient(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
     return x * x
