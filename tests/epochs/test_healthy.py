@@ -138,6 +138,29 @@ def test_lbfgs_calls_forward_and_backward_inside_its_step() -> None:
     assert all(epoch.forward + epoch.backward + epoch.optimizer < epoch.seconds for epoch in w.epochs)
 
 
+@pytest.mark.parametrize("overhead", [1.0, 0.004])
+def test_two_optimizers_a_shared_graph_and_a_gradient_of_a_gradient(overhead: float) -> None:
+    generator, critic = Net(), nn.Linear(1, 1)
+    ours = torch.optim.Adam(generator.parameters())
+    theirs = torch.optim.Adam(critic.parameters())
+    source = loader(30)
+    with oneop.epochs.watch(source, generator, ours, overhead=overhead, show=False) as w:
+        for _ in range(4):
+            for x, y in source:
+                x.requires_grad_()
+                with torch.autocast("cpu", dtype=torch.bfloat16):
+                    made = generator(x)
+                (slope,) = torch.autograd.grad(made.float().tanh().sum(), x, create_graph=True)
+                theirs.zero_grad()
+                (critic(made.detach().float()).mean() - critic(y).mean()).backward()
+                theirs.step()
+                ours.zero_grad()
+                slope.square().mean().backward(retain_graph=True)
+                critic(made.float()).mean().neg().backward()
+                ours.step()
+    check(w)
+
+
 def test_everything_is_taken_away_again() -> None:
     source, model = loader(), Net()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -1,6 +1,7 @@
 """The parts of a watch, each by itself, with clocks and readings put in."""
 
 import gc
+import linecache
 import mmap
 from pathlib import Path
 from types import SimpleNamespace
@@ -181,6 +182,10 @@ def test_the_line_that_fills_a_name(tmp_path: Path) -> None:
     assert sources.filling_line(str(file), "all", attribute=True) == (6, "self.all.append(x)")
     assert sources.filling_line(str(file), "b", attribute=False) == (10, "a, b = 1, 2")
     assert sources.filling_line(str(file), "none", attribute=False) is None
+    file.write_text("m = {'loss': []}\nm['loss'].append(1)\nn = {}\nn['a'] += 1\n")
+    linecache.checkcache()
+    assert sources.filling_line(str(file), "m", attribute=False) == (2, "m['loss'].append(1)")
+    assert sources.filling_line(str(file), "n", attribute=False) == (4, "n['a'] += 1")
     assert sources.filling_line("<stdin>", "none", attribute=False) is None
 
 

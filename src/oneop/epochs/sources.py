@@ -80,6 +80,8 @@ def _effects(node: ast.AST, name: str, attribute: bool) -> Iterator[tuple[int, i
     """What one node of the tree does to the name: rank and line."""
 
     def is_it(target: ast.AST) -> bool:
+        while isinstance(target, ast.Subscript):  # metrics["loss"].append(...)
+            target = target.value
         if attribute:
             return isinstance(target, ast.Attribute) and target.attr == name
         return isinstance(target, ast.Name) and target.id == name
@@ -91,10 +93,11 @@ def _effects(node: ast.AST, name: str, attribute: bool) -> Iterator[tuple[int, i
             yield _GROWS, node.lineno
         case ast.Assign(targets=targets, value=value):
             flat = [item for target in targets for item in (target.elts if isinstance(target, ast.Tuple) else [target])]
-            if any(is_it(target) for target in flat):
-                yield (_GROWS if any(is_it(inner) for inner in ast.walk(value)) else _SETS), node.lineno
-            elif any(isinstance(target, ast.Subscript) and is_it(target.value) for target in flat):
+            mine = [target for target in flat if is_it(target)]
+            if any(isinstance(target, ast.Subscript) for target in mine):
                 yield _STORES, node.lineno
+            elif mine:
+                yield (_GROWS if any(is_it(inner) for inner in ast.walk(value)) else _SETS), node.lineno
         case ast.AnnAssign(target=target) if is_it(target):
             yield _SETS, node.lineno
 
