@@ -497,8 +497,8 @@ def test_leading_dimensions() -> None:
             "broken_example",
             (),
             (
-                "bench::broken_example: the example `of_a_file` fails: FileNotFoundError: photo.png. Correct it: its"
-                " attributes are those that are measured."
+                "bench::broken_example: the example `of_a_file` raised FileNotFoundError: photo.png. Correct the"
+                " example."
             ),
         ),
         ("scaled_add", ("--threads", "none"), "--threads none: write numbers from 1, such as --threads 1,4."),

@@ -101,17 +101,8 @@ def _plans(operators: Sequence["Operator"], options: Options) -> list[Plan]:
 
 
 def _attributes_of_example(operator: "Operator", constraints: Constraints) -> dict[str, Any]:
-    """Those of the first example; none where there is no example."""
-    try:
-        example = next(cases_of(operator, constraints), None)
-    except OneopError:
-        raise
-    except Exception as error:  # whatever the user's own function raises
-        name = getattr(operator.examples[0], "__name__", "an example")
-        raise OneopError(
-            f"{operator.definition.name}: the example `{name}` fails: {_said(error)}. Correct it: its attributes are"
-            " those that are measured."
-        ) from error
+    """Those of the first example; none where there is no example. Raises DefinitionError where it fails."""
+    example = next(cases_of(operator, constraints), None)
     return example.attributes if example is not None else {}
 
 
