@@ -103,28 +103,32 @@ typedef struct pieces {
   void *data;
   int64_t begin, end, step, count;
   bool backwards;
-  atomic_int_fast64_t next;
+  int threads;
   atomic_int waiting; /* threads that have yet to arrive: all begin at once, so that races show */
 } pieces;
 
-static bool run_next(pieces *self) {
-  const int64_t taken = atomic_fetch_add(&self->next, 1);
-  if (taken >= self->count)
-    return false;
-  const int64_t piece = self->backwards ? self->count - 1 - taken : taken;
+typedef struct worker {
+  pieces *all;
+  int number;
+} worker;
+
+static void run_piece(const pieces *self, int64_t number) {
+  const int64_t piece = self->backwards ? self->count - 1 - number : number;
   const int64_t begin = self->begin + piece * self->step;
   self->body(self->data, begin, self->end - begin < self->step ? self->end : begin + self->step);
-  return true;
 }
 
+/* Each thread has pieces of its own from the start. Were they taken from a counter, the counter would put the threads in
+ * an order, and ThreadSanitizer would not see those race that did not run at the same moment. */
 static void *work(void *given) {
-  pieces *self = given;
+  const worker *self = given;
+  pieces *all = self->all;
   inside_parallel = true;
-  atomic_fetch_sub(&self->waiting, 1);
-  while (atomic_load(&self->waiting) > 0)
+  atomic_fetch_sub(&all->waiting, 1);
+  while (atomic_load(&all->waiting) > 0)
     sched_yield();
-  while (run_next(self)) {
-  }
+  for (int64_t number = self->number; number < all->count; number += all->threads)
+    run_piece(all, number);
   inside_parallel = false;
   return NULL;
 }
@@ -139,18 +143,29 @@ static void host_parallel_for(oneop_context *context, int64_t begin, int64_t end
     return;
   }
   const int64_t total = end - begin, wanted = (total - 1) / self->how.pieces + 1;
-  const int64_t step = wanted > grain ? wanted : grain;
-  pieces all = {body, data, begin, end, step, (total - 1) / step + 1, self->how.backwards, 0, 0};
+  const int64_t step = wanted > grain ? wanted : grain, count = (total - 1) / step + 1;
+  const int threads = (int)(count < self->how.threads ? count : self->how.threads);
+  pieces all = {body, data, begin, end, step, count, self->how.backwards, threads, 0};
   self->was_parallel = true;
-  int extra = (int)(all.count < self->how.threads ? all.count : self->how.threads) - 1, started = 0;
-  pthread_t threads[MOST_THREADS];
-  atomic_store(&all.waiting, extra + 1);
-  while (started < extra && pthread_create(&threads[started], NULL, work, &all) == 0)
-    ++started;
-  atomic_fetch_sub(&all.waiting, extra - started);
-  work(&all);
-  for (int t = 0; t < started; ++t)
-    pthread_join(threads[t], NULL);
+  worker workers[MOST_THREADS];
+  pthread_t handles[MOST_THREADS];
+  bool started[MOST_THREADS];
+  atomic_store(&all.waiting, threads);
+  for (int t = 0; t < threads; ++t) {
+    workers[t] = (worker){&all, t};
+    started[t] = t > 0 && pthread_create(&handles[t], NULL, work, &workers[t]) == 0;
+  }
+  for (int t = 1; t < threads; ++t)
+    if (!started[t])
+      atomic_fetch_sub(&all.waiting, 1);
+  work(&workers[0]);
+  for (int t = 1; t < threads; ++t) {
+    if (started[t])
+      pthread_join(handles[t], NULL);
+    else /* there is no thread for them: here, then */
+      for (int64_t number = t; number < count; number += threads)
+        run_piece(&all, number);
+  }
 }
 
 /* ---- tensors -------------------------------------------------------------------------------------------------------- */

@@ -96,6 +96,7 @@ typedef struct caller {
   difference found;
 } caller;
 
+/* All relaxed: they must put the callers in no order, or ThreadSanitizer would take that for the kernel's. */
 static atomic_long finished; /* calls, of all callers */
 static atomic_bool enough, is_wrong;
 
@@ -104,17 +105,17 @@ static void *call_repeatedly(void *given) {
   atomic_fetch_sub(self->waiting, 1);
   while (atomic_load(self->waiting) > 0)
     sched_yield();
-  for (int64_t round = 0; round < self->count || !atomic_load(&enough); ++round) {
+  for (int64_t round = 0; round < self->count || !atomic_load_explicit(&enough, memory_order_relaxed); ++round) {
     call *mine = self->calls[(self->number + round) % self->count];
     const bool worked = run_call(mine);
     if (worked)
       self->found = compare(&self->driver->expected[mine->test->number], mine, true);
     if (!worked || self->found.found) {
       self->wrong = mine;
-      atomic_store(&is_wrong, true);
+      atomic_store_explicit(&is_wrong, true, memory_order_relaxed);
       break;
     }
-    atomic_fetch_add(&finished, 1);
+    atomic_fetch_add_explicit(&finished, 1, memory_order_relaxed);
   }
   return NULL;
 }
@@ -125,8 +126,8 @@ static void stay_behind(int number) {
   (void)number;
   const int kept = errno;
   const double end = now() + SECONDS_INTERRUPTED;
-  const long wanted = atomic_load(&finished) + CALLERS_AT_ONCE;
-  while (atomic_load(&finished) < wanted && now() < end)
+  const long wanted = atomic_load_explicit(&finished, memory_order_relaxed) + CALLERS_AT_ONCE;
+  while (atomic_load_explicit(&finished, memory_order_relaxed) < wanted && now() < end)
     sched_yield();
   errno = kept;
 }
@@ -150,7 +151,7 @@ static void interrupt(const test_case *test, const pthread_t *threads, int count
   struct sigaction action = {.sa_handler = stay_behind, .sa_flags = SA_RESTART};
   sigemptyset(&action.sa_mask);
   sigaction(SIGUSR1, &action, NULL);
-  for (int i = 0; i < times && !atomic_load(&is_wrong) && count > 0; ++i) {
+  for (int i = 0; i < times && !atomic_load_explicit(&is_wrong, memory_order_relaxed) && count > 0; ++i) {
     const struct timespec moment = {0, 300000};
     nanosleep(&moment, NULL);
     if (i % 32 == 31)
@@ -161,7 +162,7 @@ static void interrupt(const test_case *test, const pthread_t *threads, int count
     (void)threads;
 #endif
   }
-  atomic_store(&enough, true);
+  atomic_store_explicit(&enough, true, memory_order_relaxed);
 }
 
 /* Their arguments differ, so that what they share by mistake shows. */
