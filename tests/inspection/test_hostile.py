@@ -19,8 +19,9 @@ from onnx import TensorProto, helper
 from typer.testing import CliRunner
 
 from oneop.cli import app
+from oneop.definition.signature import camel_case
 from oneop.errors import ExportError, OneopError
-from oneop.inspection import checking, reading, rewriting, wire
+from oneop.inspection import checking, examining, reading, rewriting, wire
 from oneop.inspection.examining import inspect
 
 NODE = message(4, b"Op") + message(7, b"d")
@@ -324,6 +325,21 @@ def test_hundreds_of_thousands_of_nodes(tmp_path: Path) -> None:
     many = message(1, made.SerializeToString()) * 50_000 + message(1, node("Op").SerializeToString()) * 50_000
     path = written(tmp_path / "m.onnx", message(7, many) + message(8, message(1, b"d")))
     assert limited(path) == "100000 [50000] ('2,000 of 50,000 nodes are described.',)\n"
+
+
+def test_thousands_of_functions_that_call_one_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In as many steps as there are functions: not each of them for each of them."""
+    steps = []
+    called = examining._called
+    monkeypatch.setattr(examining, "_called", lambda file: steps.append(1) or called(file))
+    monkeypatch.setattr(examining, "camel_case", lambda base: steps.append(1) or camel_case(base))
+    chain = [function(f"F{i}", [node(f"F{i + 1}")]) for i in range(200)]
+    made = model(graph([node("F0")]), functions=[*chain, function("F200", [node("Relu", domain="")])])
+    for i in range(200):
+        made.metadata_props.add(key=f"oneop.fingerprint.d::f{i}", value="0" * 16)
+    found = inspect(saved(tmp_path / "m.onnx", made))
+    assert {item.operator.identifier.type: item.names for item in found.operators}["F7"] == ("d::f7",)
+    assert 200 <= len(steps) < 210
 
 
 @pytest.mark.parametrize(

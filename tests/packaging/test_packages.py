@@ -302,6 +302,8 @@ def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
     for arguments, said in [
         (["--triton", str(tmp_path)], "--triton needs --model MODEL.onnx, the model that the server will run."),
         (["--model", "m.onnx"], "--model is for --triton DIR, the model repository to write it to."),
+        (["--max-batch-size", "4"], "--max-batch-size and --mount are for --triton DIR. Leave them out, or pass it"),
+        (["--mount", "/m"], "--max-batch-size and --mount are for --triton DIR. Leave them out, or pass it with"),
         (["--output", ""], "--output is empty, and has to name a folder."),
         (["--triton", "t", "--model", "m", "--target", "openvino"], "--triton is for onnxruntime, and --target is op"),
         (["--triton", "t", "--model", "m", "--version", "1"], "--version and --license are for wheels."),

@@ -13,6 +13,8 @@ EXAMPLES = (
     "  Or, for Triton Inference Server: oneop package scaled_linear.py --triton models --model model.onnx"
 )
 
+_MOUNT = "/models"
+
 
 def command(
     file: DefinitionFile,
@@ -35,11 +37,11 @@ def command(
     ] = 0,
     mount: Annotated[
         str, typer.Option("--mount", help="For --triton: the folder in which the server sees the repository.")
-    ] = "/models",
+    ] = _MOUNT,
 ) -> None:
     """Package the kernels of FILE for a service without a compiler, and print the path of the wheel."""
     require_folder("--output", output)
-    _check_options(triton, model, target, version, license_file)
+    _check_options(triton, model, target, version, license_file, max_batch_size, mount)
     operators_of(file)
     from oneop.packaging import model_repository, package
 
@@ -59,11 +61,19 @@ def command(
 
 
 def _check_options(
-    triton: str | None, model: Path | None, target: list[str] | None, version: str | None, license_file: Path | None
+    triton: str | None,
+    model: Path | None,
+    target: list[str] | None,
+    version: str | None,
+    license_file: Path | None,
+    max_batch_size: int,
+    mount: str,
 ) -> None:
     if triton is None:
         if model is not None:
             raise stop("--model is for --triton DIR, the model repository to write it to. Pass both, or neither.")
+        if max_batch_size != 0 or mount != _MOUNT:
+            raise stop("--max-batch-size and --mount are for --triton DIR. Leave them out, or pass it with --model.")
         return
     require_folder("--triton", triton)
     if model is None:

@@ -2,6 +2,7 @@
 
 import functools
 import importlib.util
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -98,10 +99,11 @@ def _examined(path: Path, found: Sequence[Runtime]) -> Library:
 
 def _judged(file: OnnxFile, given: Sequence[Library], defined: Sequence[Definition]) -> dict[Identifier, Judged]:
     called = _called(file)
-    found = {}
+    known = _KnownNames.of(file, given)
+    found: dict[Identifier, Judged] = {}
     for identifier, operator in file.operators.items():
         definition = next((item for item in defined if item.identifier == identifier[:2]), None)
-        names = _names(file, identifier, given, definition)
+        names = known.names_of(identifier) if definition is None else (definition.name,)
         fingerprint = next((file.fingerprints[name] for name in names if name in file.fingerprints), None)
         has_function = identifier in file.functions
         found[identifier] = Judged(operator, names, fingerprint, definition, has_function, identifier in called)
@@ -121,20 +123,36 @@ def _called(file: OnnxFile) -> set[Identifier]:
     return found
 
 
-def _names(
-    file: OnnxFile, identifier: Identifier, given: Sequence[Library], definition: Definition | None
-) -> tuple[str, ...]:
-    """What oneop may call the operator. A file and a library say ``demo::scaled_linear``, a node demo::ScaledLinear."""
-    if definition is not None:
-        return (definition.name,)
-    candidates = [*file.fingerprints, *(name for library in given for name in library.fingerprints or ())]
-    same = [name for name in dict.fromkeys(candidates) if name.partition("::")[0] == identifier.domain]
-    fitting = [name for name in same if camel_case(name.partition("::")[2]) == identifier.type]
-    if fitting:
-        return tuple(fitting)
-    types = {item.type for item in file.operators if item.domain == identifier.domain}
-    # Renamed with onnx_name=: clear only where there is nothing to confuse.
-    return tuple(same) if len(same) == 1 and len(types) == 1 else ()
+@dataclass(frozen=True)
+class _KnownNames:
+    """What oneop may call operators. A file and a library say ``demo::scaled_linear``, a node demo::ScaledLinear.
+
+    Sorted once: a hostile file has thousands of operators, and as many names.
+    """
+
+    by_domain: dict[str, list[str]]
+    by_identifier: dict[tuple[str, str], list[str]]
+    types: dict[str, set[str]]
+
+    @classmethod
+    def of(cls, file: OnnxFile, given: Sequence[Library]) -> "_KnownNames":
+        known = cls({}, {}, {})
+        candidates = [*file.fingerprints, *(name for library in given for name in library.fingerprints or ())]
+        for name in dict.fromkeys(candidates):
+            domain, _, base = name.partition("::")
+            known.by_domain.setdefault(domain, []).append(name)
+            known.by_identifier.setdefault((domain, camel_case(base)), []).append(name)
+        for item in file.operators:
+            known.types.setdefault(item.domain, set()).add(item.type)
+        return known
+
+    def names_of(self, identifier: Identifier) -> tuple[str, ...]:
+        fitting = self.by_identifier.get(identifier[:2])
+        if fitting:
+            return tuple(fitting)
+        same = self.by_domain.get(identifier.domain, [])
+        # Renamed with onnx_name=: clear only where there is nothing to confuse.
+        return tuple(same) if len(same) == 1 and len(self.types[identifier.domain]) == 1 else ()
 
 
 def _judge(
@@ -146,7 +164,7 @@ def _judge(
 ) -> None:
     """Functions come after those that they call: whether a body runs depends on what is in it."""
     own = tuple(library for library in given if runtime.target in library.targets)
-    names = [(item.domain, item.type) for item in file.functions]
+    overloads = Counter((item.domain, item.type) for item in file.functions)
     inner_first = [
         *(name for name in order if name in judged),
         *(name for name in judged if name not in file.functions),
@@ -167,7 +185,7 @@ def _judge(
             item.fingerprint,
             function,
             blocked,
-            names.count((identifier.domain, identifier.type)) > 1,
+            overloads[identifier.domain, identifier.type] > 1,
             own,
             item.definition,
         )
@@ -227,7 +245,8 @@ def _notes(file: OnnxFile, judged: dict[Identifier, Judged]) -> list[str]:
     count = sum(item.operator.count for item in judged.values())
     if described < count:
         found.append(f"{described:,} of {count:,} nodes are described.")
-    unused = [str(name) for name in file.functions if name not in _called(file)]
+    called = _called(file)
+    unused = [str(name) for name in file.functions if name not in called]
     if unused:
         found.append(f"No node of the graph calls {_some(unused)}.")
     missing = {name.domain for name in judged if name.domain} - set(file.opset_imports)
@@ -236,7 +255,8 @@ def _notes(file: OnnxFile, judged: dict[Identifier, Judged]) -> list[str]:
             f"The file imports no version of {_some(sorted(missing))}; runtimes refuse nodes of such a domain. Export"
             " the model again."
         )
-    inlined = [name for name in file.fingerprints if name not in _asked_for(file, judged)]
+    asked_for = set(_asked_for(file, judged))
+    inlined = [name for name in file.fingerprints if name not in asked_for]
     if inlined:
         found.append(f'{_some(inlined)}: no node left; the reference stands in place of each (fallback="inline").')
     return found
