@@ -12,7 +12,7 @@ from onnx import AttributeProto, helper
 
 from oneop.targets.openvino import compile_model, core
 from support.ort_models import reference
-from support.ov_models import compiled, model, operator, read, results, run
+from support.ov_models import compiled, model, more, operator, read, results, run
 
 X = np.arange(3, dtype="float32")
 TEXT = "a \"b\", \\ <c> & 'd' \n\t é 日"
@@ -104,6 +104,14 @@ def test_floats_keep_every_bit_in_saved_models(value: float, tmp_path: Path) -> 
     openvino.save_model(loaded, tmp_path / "saved.xml")
     (outcome,) = results(compile_model(tmp_path / "saved.xml", operator("required")), [np.ones(3, "float32")])
     np.testing.assert_array_equal(outcome, np.full(3, np.float32(value)))
+
+
+def test_attributes_named_as_those_of_a_constant(tmp_path: Path) -> None:
+    """OpenVINO reads a constant, and asks for its weights, where a node has all three."""
+    op = more("placed")
+    loaded = read(model(op, [X], {"element_type": "odd", "size": 3, "offset": 40}), op)
+    openvino.save_model(loaded, tmp_path / "saved.xml")
+    np.testing.assert_array_equal(results(compile_model(tmp_path / "saved.xml", op), [X])[0], X * 3 + 43)
 
 
 def test_a_required_attribute_that_is_missing() -> None:

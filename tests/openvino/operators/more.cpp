@@ -9,6 +9,7 @@
 #include "kinds.h"
 #include "longs.h"
 #include "minus.h"
+#include "placed.h"
 #include "precise.h"
 #include "softmax.h"
 #include "threads.h"
@@ -74,4 +75,9 @@ template <class T> void precise(const precise_args<T> &a, oneop::Context &) {
 template <class T> void chain(const chain_args<T> &a, oneop::Context &) {
   for (std::int64_t i = 0; i < a.n; ++i)
     a.out(i) = (a.a ? 1000 * a.a(i) : T(0)) + 100 * a.b(i) + (a.c ? 10 * a.c(i) : T(0)) + (a.d ? a.d(i) : T(0));
+}
+
+template <class T> void placed(const placed_args<T> &a, oneop::Context &) {
+  for (std::int64_t i = 0; i < a.n; ++i)
+    a.out(i) = a.x(i) * T(a.size) + T(a.offset) + T(a.element_type.size());
 }

@@ -72,3 +72,9 @@ def chain(
 ) -> Float[Tensor, "n"]:
     """1000 a + 100 b + 10 c + d, without those that are absent."""
     return sum(factor * t for factor, t in zip((1000, 100, 10, 1), (a, b, c, d), strict=True) if t is not None)
+
+
+@oneop.op("ovt::placed", kernels=["more.cpp"], dtypes=["float32"])
+def placed(x: Float[Tensor, "n"], *, element_type: str = "f32", size: int = 2, offset: int = 1) -> Float[Tensor, "n"]:
+    """With the attributes of a constant in OpenVINO's files."""
+    return x * size + offset + len(element_type)

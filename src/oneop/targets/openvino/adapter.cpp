@@ -313,7 +313,7 @@ public:
     visit_dtypes(visitor);
     for (size_t i = 0; i < values_.size(); ++i) {
       const AttributeRow &attribute = kind_->row->attributes[i];
-      if (const auto saved = visit(visitor, attribute.name, write_value(values_[i]))) {
+      if (const auto saved = visit(visitor, saved_name(attribute.name), write_value(values_[i]))) {
         values_[i] = read_value(attribute, *saved);
         if (!is_set(values_[i]))
           throw Failure(damaged(attribute.name, *saved) + " It is " + kind_text(attribute.kind) + ", as JSON.");
@@ -397,6 +397,11 @@ private:
 
   std::string damaged(const char *attribute, const std::string &text) const {
     return std::string(name()) + ": attribute " + quoted(attribute) + " is " + text + " in the model.";
+  }
+
+  // OpenVINO takes a node with `element_type`, `size` and `offset` for a constant, and looks for its weights.
+  static const char *saved_name(const char *attribute) {
+    return std::strcmp(attribute, "element_type") == 0 ? "oneop.element_type" : attribute;
   }
 
   static std::optional<std::string> visit(ov::AttributeVisitor &visitor, const char *name, const std::string &text) {
