@@ -148,8 +148,9 @@ SIXTH = RIGHT.replace("halve", "sixth")
             "checked::sixth: the example `broken` raised ValueError: nothing here. Correct the example.",
         ),
         (
-            'sixth.example(x="2 <= x <= 1")\n',
-            'no call could be made up that fits the operator\'s constraints (x="2 <= x <= 1") and its definition.',
+            'sixth.example(x="2 <= x <= 1", n="n >= 1")\n',
+            "checked::sixth: no call could be made up that fits the operator's constraints"
+            ' (x="2 <= x <= 1", n="n >= 1") and its definition.',
         ),
     ],
     ids=["example", "constraint"],

@@ -14,7 +14,7 @@ from oneop.check.drawing import FOCUSES, sample
 from oneop.check.native import rows as native_rows
 from oneop.check.properties import PROPERTIES, Property
 from oneop.check.results import Finding, Report, Result
-from oneop.check.session import QUICK, THOROUGH, Clock, Outcome, Session, raised
+from oneop.check.session import MIXED, QUICK, THOROUGH, Clock, Outcome, Session, raised
 from oneop.check.subject import Subject, subject_of
 from oneop.errors import BuildError, DefinitionError
 
@@ -55,12 +55,14 @@ def check(
         native: whether the kernels also run in a program outside Python, before they are called in this process.
         on_progress: called with what is being looked at, the cells done, and all cells.
 
-    Raises DefinitionError where an example or a constraint does not fit, or there is no such row, column or target.
+    Raises DefinitionError where an example or a constraint does not fit, or there is no such row, column or target;
+    or no call fits the constraints.
     """
     effort = QUICK if quick else THOROUGH
     if seconds is not None:
         effort = replace(effort, seconds=seconds)
     subject = subject_of(operator)
+    _require_satisfiable(subject, seed)
     found, programs = columns_of(subject)
     _require_known(operator, "row", properties, [item.title for item in PROPERTIES])
     _require_known(operator, "column", columns, [item.title for item in found])
@@ -78,6 +80,18 @@ def check(
         for column in chosen:
             column.close()
         programs.close()
+
+
+def _require_satisfiable(subject: Subject, seed: int) -> None:
+    """Once, before every cell looks for calls that there are not."""
+    constraints = subject.operator.constraints
+    if not constraints or subject.examples or sample(subject.space.cases(MIXED), 12, seed):
+        return
+    stated = ", ".join(f'{name}="{text}"' for name, text in constraints.items())
+    raise DefinitionError(
+        f"{subject.definition.name}: no call could be made up that fits the operator's constraints ({stated}) and its"
+        " definition. Correct the constraint that nothing fits, or give an example of your own: @op.example."
+    )
 
 
 def _require_known(operator: "Operator", what: str, given: Collection[str] | None, known: Sequence[str]) -> None:
@@ -202,19 +216,10 @@ class _Check:
             return self._nothing(row, column, outcome, seconds)
         return Result(row.title, column.title, "passed", None, None, outcome.examples, seconds)
 
-    def _unsatisfied(self) -> str:
-        stated = ", ".join(f'{name}="{text}"' for name, text in self.session.subject.operator.constraints.items())
-        return (
-            f"no call could be made up that fits the operator's constraints ({stated}) and its definition. Correct the"
-            " constraint that nothing fits, or give an example of your own: @op.example."
-        )
-
     def _nothing(self, row: Property, column: Column, outcome: Outcome, seconds: float) -> Result:
         """No case could be looked at: that is not a pass."""
         if outcome.inapplicable and not outcome.refusals:
             return Result(row.title, column.title, "skipped", outcome.inapplicable[0], None, 0, seconds)
-        if not outcome.refusals and self.session.subject.operator.constraints:
-            return Result(row.title, column.title, "failed", None, Finding(self._unsatisfied()), 0, seconds)
         said = f" The reference says: {_sentence(outcome.refusals[0])}" if outcome.refusals else ""
         finding = Finding(
             f"no call could be made up that the reference takes.{said} Say which values it takes, with"
