@@ -21,7 +21,7 @@ FAULTS = [
         "Calls share memory: a static or global buffer. Keep it in the call, with ctx.scratch.",
     ),
     ("keeping", "memory", "Memory from malloc or new that is not given back"),
-    ("summed", "first gradient, reference", "With an incoming gradient in contiguous memory the answer is right"),
+    ("summed", "first gradient, reference", "With the same incoming gradient in contiguous memory the answer is right"),
     ("both_wrong", "first gradient, finite differences", "Every number is 1.001 times the right one."),
     ("both_wrong", "first gradient, reference", "Every number is 1.001 times the right one."),
     ("first_order_only", "second gradient, finite differences", "Every number is 0.5 times the right one."),

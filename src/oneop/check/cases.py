@@ -32,7 +32,8 @@ class Case:
 
     ``made`` says how each tensor was made (a layout and a style of values), ``origin`` where the case comes from:
     ``"drawn"``,
-    or the name of the user's example; ``seed`` decides what comes on top, such as incoming gradients.
+    or the name of the user's example; ``seed`` decides what comes on top, such as incoming gradients;
+    ``plain_gradients`` has the same incoming gradients laid out afresh.
     Cases are compared by identity.
     """
 
@@ -44,6 +45,7 @@ class Case:
     made: dict[str, Made] = field(default_factory=dict)
     origin: str = "drawn"
     seed: int = 0
+    plain_gradients: bool = False
 
     @property
     def tensors(self) -> list[Tensor]:
@@ -70,6 +72,10 @@ class Case:
     def contiguous(self) -> "Case":
         """The same call with each tensor laid out afresh."""
         return self.with_inputs([tensor.clone(memory_format=torch.contiguous_format) for tensor in self.tensors])
+
+    def copied(self) -> "Case":
+        """The same call in memory of its own, with every stride as it is."""
+        return self.with_inputs([_copied(tensor) for tensor in self.tensors])
 
     def describe(self) -> str:
         """One line: dtypes, sizes, what is absent, layouts, attributes that are not the default."""
@@ -112,6 +118,11 @@ def labels(definition: Definition, inputs: Sequence[Any]) -> list[str]:
         for item, value in zip(definition.inputs, inputs, strict=True)
         for index, _ in enumerate(flat([value]))
     ]
+
+
+def _copied(tensor: Tensor) -> Tensor:
+    storage = tensor.detach().untyped_storage().clone()
+    return tensor.new_empty(0).set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride())
 
 
 def _described(tensor: Tensor) -> str:

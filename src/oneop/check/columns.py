@@ -58,6 +58,9 @@ class Column:
         """Whether the column is looked at with this case."""
         return True
 
+    def prepare(self) -> None:
+        """Builds what the calls need, before the clock runs. Raises BuildError."""
+
     def call(self, case: Case) -> Call:
         """What runs calls of the case's structure."""
         raise NotImplementedError
@@ -333,9 +336,15 @@ class Runner(Column):
             return "a gradient operator is in no exported file"
         if self.runner.is_native and not operator.has_kernels:
             return "the operator has no kernels"
+        if self.runner.is_native and "cpu" not in operator.devices:
+            return "the operator has kernels for CUDA only, and the file is run on the CPU"
         if not self.runner.is_native and not self.subject.has_reference:
             return "there is no reference to run (native_only=True)"
         return None
+
+    def prepare(self) -> None:
+        if self.is_native and self.runner.prepare is not None:
+            self.runner.prepare([self.subject.operator])
 
     def admits(self, case: Case) -> bool:
         """ONNX cannot say None of an attribute whose default is another value."""

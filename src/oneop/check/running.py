@@ -116,8 +116,9 @@ class _Check:
         results = self._outside()
         crashed = any(result.finding is not None and result.finding.crashed for result in results)
         cells = [(row, column) for row in self.rows for column in self.session.columns if self._is_asked_for(column)]
-        unbuilt = None if crashed else self._build()
-        end = max(begin + self.session.effort.seconds, time.monotonic() + self.session.effort.seconds * 0.5)
+        unbuilt = {} if crashed else self._build()
+        # From here on: neither compilers nor a slow start of the program outside Python count.
+        end = time.monotonic() + self.session.effort.seconds * (1.0 - (NATIVE_SHARE if results else 0.0))
         left = sum(row.weight for row, column in cells if self._reason(row, column) is None)
         for done, (row, column) in enumerate(cells):
             if self.on_progress is not None:
@@ -146,20 +147,21 @@ class _Check:
             return column.target in self.targets
         return column.missing() is None
 
-    def _build(self) -> Finding | None:
-        """Kernels are built before the clock of the properties runs; one that does not build fails every cell."""
+    def _build(self) -> dict[str, Finding]:
+        """What the columns need is built before the clock of the properties runs, by title: what does not build fails
+        every cell of the column.
+        """
         operator = self.session.subject.operator
-        if not operator.has_kernels:
-            return None
-        from oneop.targets.pytorch import native
-
-        try:
-            native.prepare(operator)
-            if operator.gradient_operator is not None and operator.gradient_operator.has_kernels:
-                native.prepare(operator.gradient_operator)
-        except BuildError as error:
-            return raised(error, None)
-        return None
+        native = [column for column in self.session.columns if self._is_asked_for(column) and column.is_native]
+        found: dict[str, Finding] = {}
+        kernels = _failure(lambda: _build_kernels(operator))
+        for column in native:
+            unbuilt = kernels
+            if unbuilt is None and column.missing() is None and column.unfit() is None:
+                unbuilt = _failure(column.prepare)
+            if unbuilt is not None:
+                found[column.title] = unbuilt
+        return found
 
     def _outside(self) -> list[Result]:
         """What the kernels do in a program outside Python, where a crash takes nothing with it."""
@@ -188,15 +190,17 @@ class _Check:
     def _reason(self, row: Property, column: Column) -> str | None:
         return column.unfit() or row.reason(self.session.subject, column)
 
-    def _without_looking(self, row: Property, column: Column, crashed: bool, unbuilt: Finding | None) -> Result | None:
+    def _without_looking(
+        self, row: Property, column: Column, crashed: bool, unbuilt: dict[str, Finding]
+    ) -> Result | None:
         missing = column.missing()
         if missing is not None:
             return Result(row.title, column.title, "failed", finding=Finding(missing))
         reason = self._reason(row, column)
         if reason is not None:
             return Result(row.title, column.title, "skipped", reason)
-        if unbuilt is not None and column.is_native:
-            return Result(row.title, column.title, "failed", finding=unbuilt)
+        if column.title in unbuilt:
+            return Result(row.title, column.title, "failed", finding=unbuilt[column.title])
         if crashed and column.is_native:
             return Result(row.title, column.title, "failed", finding=Finding(CRASHED, crashed=True))
         return None
@@ -226,6 +230,22 @@ class _Check:
             ' @op.example(index="0 <= index < n") or an example of your own.'
         )
         return Result(row.title, column.title, "failed", None, finding, 0, seconds)
+
+
+def _build_kernels(operator: "Operator") -> None:
+    from oneop.targets.pytorch import native
+
+    for one in (operator, operator.gradient_operator):
+        if one is not None and one.has_kernels:
+            native.prepare(one)
+
+
+def _failure(build: Callable[[], object]) -> Finding | None:
+    try:
+        build()
+    except BuildError as error:
+        return raised(error, None)
+    return None
 
 
 def _sentence(text: str) -> str:

@@ -44,7 +44,7 @@ def second_gradient(subject: Subject, call: Call, case: Case) -> Named:
     """The gradients of a weighted sum of the first gradients: by the inputs, and by the incoming gradients."""
     leaves, outputs, cotangents = _differentiable(subject, call, case, create_graph=True)
     first = _grad(outputs, leaves, cotangents, create_graph=True)
-    weights = [incoming(grad, _seed(case) + 7 + index) for index, grad in enumerate(first)]
+    weights = [_incoming(case, grad, _seed(case) + 7 + index) for index, grad in enumerate(first)]
     kept = [(grad, weight) for grad, weight in zip(first, weights, strict=True) if grad.requires_grad]
     onto = [*leaves, *cotangents]
     second = _grad([grad for grad, _ in kept], onto, [weight for _, weight in kept])
@@ -135,6 +135,11 @@ def incoming(like: Tensor, seed: int) -> Tensor:
     return places[seed % len(places)].apply(drawn)
 
 
+def _incoming(case: Case, like: Tensor, seed: int) -> Tensor:
+    laid_out = incoming(like, seed)
+    return laid_out.clone(memory_format=torch.contiguous_format) if case.plain_gradients else laid_out
+
+
 def choice(case: Case, count: int) -> Choice:
     """All inputs for two seeds of three; for the third one or some of them."""
     seed = _seed(case)
@@ -158,7 +163,7 @@ def _differentiable(
     outputs = [tensor for _, tensor in floating(subject, call, case, wanted, leaves)]
     if not outputs:
         raise NothingToDifferentiateError
-    cotangents = [incoming(tensor, chosen.seed + index) for index, tensor in enumerate(outputs)]
+    cotangents = [_incoming(case, tensor, chosen.seed + index) for index, tensor in enumerate(outputs)]
     # One output of several is left out at times: then nobody has its gradient.
     dropped = (chosen.seed // 5) % (3 * len(outputs)) if len(outputs) > 1 else len(outputs)
     kept = [

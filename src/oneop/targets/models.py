@@ -31,6 +31,8 @@ class ModelRunner:
         open: a session. ``threads`` is the number of threads of one call; None leaves it to the runtime. Raises
             OneopError where the file or the library does not go.
         narrowed: the dtypes that the runtime computes in a coarser one, and that one: {"float64": "float32"}.
+        prepare: builds and caches what ``open`` needs of the operators; raises BuildError. Whoever measures time calls
+            it first.
         loses_nan: whether its own operators take NaN for a number, so that only kernels can be asked for it.
     """
 
@@ -42,6 +44,7 @@ class ModelRunner:
     open: "Callable[[Path, Sequence[Operator], int | None], Call]"
     narrowed: Mapping[str, str] = field(default_factory=dict)
     loses_nan: bool = False
+    prepare: "Callable[[Sequence[Operator]], object] | None" = None
 
 
 def model_runners() -> tuple[ModelRunner, ...]:

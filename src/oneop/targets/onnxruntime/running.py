@@ -103,5 +103,13 @@ def _said(error: BaseException) -> str:
 
 MODEL_RUNNERS: tuple[ModelRunner, ...] = (
     ModelRunner("onnxruntime", "ONNX Runtime, function body", False, "function", _missing, _open_with_functions),
-    ModelRunner("onnxruntime", "ONNX Runtime, native", True, "function", _missing, _open_native),
+    ModelRunner(
+        "onnxruntime",
+        "ONNX Runtime, native",
+        True,
+        "function",
+        _missing,
+        _open_native,
+        prepare=sessions.prepare,
+    ),
 )

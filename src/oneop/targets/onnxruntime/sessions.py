@@ -54,6 +54,11 @@ def session(
     return onnxruntime.InferenceSession(described.source, options, **session_kwargs)
 
 
+def prepare(operators: "Sequence[Operator]") -> list[Path]:
+    """Builds the libraries that sessions on the CPU register for these operators. Raises BuildError."""
+    return _built(operators, ("cpu",))
+
+
 def _devices(session_kwargs: Mapping[str, Any]) -> tuple[Device, ...]:
     """Where the session runs: its `providers` are names, or pairs with options. The CPU always is one of them."""
     named = [item if isinstance(item, str) else item[0] for item in session_kwargs.get("providers") or ()]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from oneop.errors import ExportError, OneopError
 from oneop.targets.models import Call, ModelRunner
 from oneop.targets.openvino.installation import missing
-from oneop.targets.openvino.sessions import compile_model
+from oneop.targets.openvino.sessions import compile_model, prepare
 
 if TYPE_CHECKING:
     from oneop.operator import Operator
@@ -67,5 +67,5 @@ _NARROWED = {"float64": "float32"}
 
 MODEL_RUNNERS = (
     ModelRunner("openvino", "OpenVINO, inlined", False, "inline", missing, _inlined, _NARROWED, loses_nan=True),
-    ModelRunner("openvino", "OpenVINO, native", True, "function", missing, _native, _NARROWED),
+    ModelRunner("openvino", "OpenVINO, native", True, "function", missing, _native, _NARROWED, prepare=prepare),
 )

@@ -72,6 +72,11 @@ def compile_model(
         return extended.compile_model(extended.read_model(source), device, config)
 
 
+def prepare(operators: "Sequence[Operator]") -> list[Path]:
+    """Builds the extensions that models on the CPU need for these operators. Raises BuildError."""
+    return _built(operators)
+
+
 def _named(content: Content) -> "list[Operator]":
     """The operators of this process that a model names."""
     known = [operator for operator in registry.operators().values() if not operator.definition.is_gradient]
@@ -130,7 +135,7 @@ def _built(operators: "Iterable[Operator]") -> list[Path]:
     for operator in operators:
         files.setdefault(operator.defined_in, []).append(operator)
     return [
-        cached_library([operator.kernel_spec() for operator in registry.compiled_together(group)])
+        cached_library([one.kernel_spec() for one in registry.compiled_together(group) if _has_kernels(one)])
         for group in files.values()
     ]
 

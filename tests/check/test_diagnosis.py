@@ -1,0 +1,88 @@
+"""What is said of wrong numbers holds: it is tried out on calls that no earlier one has changed."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+import oneop
+from oneop.check import transforms
+from oneop.check.cases import Case
+from oneop.check.columns import Eager
+from oneop.check.drawing import Focus, sample
+from oneop.check.properties import compared
+from oneop.check.session import QUICK, Session
+from oneop.check.subject import Call, Subject, subject_of
+
+GRADIENT = "With the same incoming gradient in contiguous memory the answer is right"
+CHANGED = "The call changes its input x. The kernel works in place"
+
+
+@pytest.fixture(scope="module")
+def subject() -> Subject:
+    @oneop.op("diagnosis::square")
+    def square(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+        return x * x
+
+    return subject_of(square)
+
+
+def squared(slope: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """x * x, with ``slope`` in the place of its gradient."""
+
+    class Squared(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx, grad):
+            return slope(grad, ctx.saved_tensors[0])
+
+    return Squared.apply
+
+
+def said(
+    subject: Subject, kernel: Callable[[Tensor], Tensor], transform: transforms.Transform, layout: str
+) -> set[str | None]:
+    """What is said of those of 40 calls that come out wrong, as if ``kernel`` were the operator's."""
+
+    class Given(Eager):
+        def call(self, case: Case) -> Call:
+            return lambda inputs, attributes: kernel(*inputs)
+
+    column = Given(subject)
+    session = Session(subject, [column], None, QUICK, 0)
+    cases = sample(subject.space.cases(Focus(sizes=("several",), layouts=(layout,), styles=("random",))), 40, 0)
+    found = [compared(session, column, "row", transform, None, case) for case in cases]
+    wrong = [finding for finding in found if finding is not None]
+    assert len(wrong) > 2
+    return {finding.explain() for finding in wrong if finding.explain is not None}
+
+
+def test_a_gradient_that_is_wrong_for_stride_0(subject: Subject) -> None:
+    kernel = squared(lambda grad, x: 2 * x * grad if grad.stride(0) else 0.5 * x * x + 1)
+    texts = said(subject, kernel, transforms.gradient, "contiguous")
+    assert [str(text).partition(",")[0] for text in texts] == [GRADIENT.partition(",")[0]]
+    assert all(str(text).startswith(GRADIENT) for text in texts)
+
+
+def test_a_gradient_that_is_wrong_for_some_values_has_nothing_to_do_with_strides(subject: Subject) -> None:
+    kernel = squared(lambda grad, x: 2 * x * grad if float(grad[0]) > 0 else 0.5 * x * x + 1)
+    texts = said(subject, kernel, transforms.gradient, "contiguous")
+    assert not any("contiguous" in str(text) for text in texts), texts
+
+
+def test_a_kernel_that_changes_its_inputs(subject: Subject) -> None:
+    def once(x: Tensor) -> Tensor:
+        """Wrong below 0, where there is nothing the next time."""
+        out = x * x + 3 * x * (x < 0)
+        x.detach().copy_(x.detach().abs().clone())
+        return out
+
+    for layout in ("contiguous", "offset", "padded", "sliced"):
+        texts = said(subject, once, transforms.values, layout)
+        assert all(str(text).startswith(CHANGED) for text in texts), texts
