@@ -1,6 +1,7 @@
 """What is said of wrong numbers holds: it is tried out on calls that no earlier one has changed."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -86,3 +87,20 @@ def test_a_kernel_that_changes_its_inputs(subject: Subject) -> None:
     for layout in ("contiguous", "offset", "padded", "sliced"):
         texts = said(subject, once, transforms.values, layout)
         assert all(str(text).startswith(CHANGED) for text in texts), texts
+
+
+def test_an_output_that_does_not_depend_on_the_inputs_that_are_asked_for() -> None:
+    class Two(NamedTuple):
+        left: Float[Tensor, "n"]
+        right: Float[Tensor, "n"]
+
+    @oneop.op("diagnosis::apart")
+    def apart(a: Float[Tensor, "n"], b: Float[Tensor, "n"]) -> Two:
+        return Two(a**2, b**3)
+
+    subject = subject_of(apart)
+    column = Eager(subject)
+    session = Session(subject, [column], None, QUICK, 0)
+    for case in sample(subject.space.cases(Focus(sizes=("several",))), 40, 0):
+        for transform in (transforms.gradient, transforms.second_gradient):
+            assert compared(session, column, "row", transform, None, case) is None

@@ -153,7 +153,9 @@ def choice(case: Case, count: int) -> Choice:
 def _differentiable(
     subject: Subject, call: Call, case: Case, *, create_graph: bool
 ) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
-    """Leaves, the outputs that depend on them, and what comes in for each of those."""
+    """Leaves, outputs, and what comes in for each of those. An operator's outputs all ask for a gradient where one of
+    its inputs does; those of its reference only where they depend on it.
+    """
     places = _floating_places(case)
     if not places:
         raise NothingToDifferentiateError
@@ -169,7 +171,7 @@ def _differentiable(
     kept = [
         (output, cotangent)
         for index, (output, cotangent) in enumerate(zip(outputs, cotangents, strict=True))
-        if index != dropped and output.requires_grad
+        if index != dropped
     ]
     if create_graph:
         kept = [(output, cotangent.detach().requires_grad_()) for output, cotangent in kept]
@@ -180,10 +182,15 @@ def _grad(
     outputs: Sequence[Tensor], onto: Sequence[Tensor], cotangents: Sequence[Tensor], *, create_graph: bool = False
 ) -> list[Tensor]:
     """Zeros where nothing depends on a tensor."""
-    if not outputs or not onto:
+    asked = [pair for pair in zip(outputs, cotangents, strict=True) if pair[0].requires_grad]
+    if not asked or not onto:
         return [torch.zeros_like(tensor) for tensor in onto]
     found = torch.autograd.grad(
-        list(outputs), list(onto), list(cotangents), allow_unused=True, create_graph=create_graph
+        [output for output, _ in asked],
+        list(onto),
+        [cotangent for _, cotangent in asked],
+        allow_unused=True,
+        create_graph=create_graph,
     )
     return [torch.zeros_like(tensor) if grad is None else grad for grad, tensor in zip(found, onto, strict=True)]
 
