@@ -127,6 +127,7 @@ def test_a_target_that_is_not_known() -> None:
     status, out, _ = run("fifth.py", "--target", "tensorflow")
     assert status == 1
     assert "checked::fifth: there is no target 'tensorflow'. Choose among 'pytorch'," in out
+    assert out.endswith("\n1 operator, 1 cell, 1 failed\n")
 
 
 def test_a_report_that_cannot_be_written_is_said_first() -> None:

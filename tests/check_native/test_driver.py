@@ -96,6 +96,15 @@ def test_a_kernel_that_hangs_is_ended() -> None:
     assert summaries[rows.CRASHES] == "native::probe: the kernel does not return within 0.5 s"
 
 
+def test_a_kernel_that_hangs_is_not_explained_as_a_crash() -> None:
+    results = run(probe, [case(probe, (x,), fault="hang") for x in PLAIN], seconds=0.5)
+    finding = results[rows.CRASHES].finding
+    assert finding is not None
+    assert finding.pattern == "A loop whose end is never reached, or threads that wait for each other."
+    assert results[rows.STRAY].reason is not None
+    assert results[rows.STRAY].reason.endswith("calls were not made after one that did not return")
+
+
 def test_the_smallest_call_is_shown_and_the_others_are_named() -> None:
     finding = run(probe, [case(probe, (x,), fault="write after output") for x in PLAIN])[rows.STRAY].finding
     assert finding is not None

@@ -40,7 +40,9 @@ def _sections(report: Report) -> Iterator[Section]:
 
 
 def _note(report: Report) -> str:
-    return " ".join([f"Seed {report.seed}, {report.seconds:.0f} s.", *(f"{note}." for note in report.notes)])
+    return " ".join(
+        [f"Seed {report.seed}, {report.seconds:.0f} s.", *(f"{note.removesuffix('.')}." for note in report.notes)]
+    )
 
 
 def _cell(result: Result | None) -> Cell:

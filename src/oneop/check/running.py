@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from oneop.operator import Operator
 
 SEED = 0
-CRASHED = "a kernel crashed in the program outside Python, so it is not called in this process"
+CRASHED = "a kernel crashed, or did not return, in the program outside Python, so it is not called in this process"
 NATIVE_SHARE = 0.2
 """The share of the time that the program outside Python gets."""
 
@@ -132,14 +132,17 @@ class _Check:
             results.append(self._cell(row, column, Clock(time.monotonic() + max(share, 0.0))))
         if self.on_progress is not None:
             self.on_progress("done", len(cells), len(cells))
-        notes = tuple(
-            f"{column.title}: not run for {note}"
-            for column in self.session.columns
-            if isinstance(column, Runner)
-            for note in column.notes
-        )
         name = self.session.subject.definition.name
-        return Report(name, tuple(results), self.session.seed, time.monotonic() - begin, notes)
+        return Report(name, tuple(results), self.session.seed, time.monotonic() - begin, self._notes())
+
+    def _notes(self) -> tuple[str, ...]:
+        """What a column was not run for, and the columns that are not there."""
+        columns = [column for column in self.session.columns if isinstance(column, Runner)]
+        notes = [f"{column.title}: not run for {note}" for column in columns for note in column.notes]
+        if self.targets is None:
+            missing = [(column.title, column.missing()) for column in columns]
+            notes += [f"{title}: skipped, {reason}" for title, reason in missing if reason is not None]
+        return tuple(notes)
 
     def _is_asked_for(self, column: Column) -> bool:
         """A target that is missing has no column unless it was named: then it fails."""

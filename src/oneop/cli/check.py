@@ -45,13 +45,19 @@ def command(
     """Check every property of the operators in FILE: values, gradients, shapes, memory, threads, in every runtime."""
     file, operators = _chosen(subject)
     _require_packages()
+    if html is not None and junit is not None and html.resolve() == junit.resolve():
+        raise stop(f"--html and --junit both name {html}: the second would replace the first. Give two paths.")
     _require_writable(html, junit)
     sanitizers: list[Literal["address", "thread"]] = []
     if sanitize:
         sanitizers.append("address")
     if threads:
         sanitizers.append("thread")
-    reports = _run(operators, quick, seed, target, sanitizers)
+    try:
+        reports = _run(operators, quick, seed, target, sanitizers)
+    except KeyboardInterrupt:
+        typer.echo("oneop: interrupted; no report was written", err=True)
+        raise typer.Exit(130) from None
     with reported():
         if html is not None:
             from oneop.check import page
@@ -65,14 +71,21 @@ def command(
             typer.echo(f"wrote {junit}")
     failures = sum(len(report.failures) for report in reports)
     cells = sum(len(report.results) for report in reports)
-    typer.echo(f"{len(reports)} operators, {cells} cells, {failures} failed" if failures else _fine(reports, cells))
+    typer.echo(_failed(reports, cells, failures) if failures else _fine(reports, cells))
     raise typer.Exit(1 if failures else 0)
 
 
+def _failed(reports: "Sequence[Report]", cells: int, failures: int) -> str:
+    return f"{_counted(len(reports), 'operator')}, {_counted(cells, 'cell')}, {failures} failed"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def _fine(reports: "Sequence[Report]", cells: int) -> str:
-    noun = "operator" if len(reports) == 1 else "operators"
     skipped = sum(result.status == "skipped" for report in reports for result in report.results)
-    return f"{len(reports)} {noun}: nothing failed ({cells - skipped} cells passed, {skipped} skipped)"
+    return f"{_counted(len(reports), 'operator')}: nothing failed ({cells - skipped} cells passed, {skipped} skipped)"
 
 
 def _chosen(subject: str) -> "tuple[Path, list[Operator]]":

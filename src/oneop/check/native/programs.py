@@ -71,7 +71,13 @@ def kernels(operator: "Operator", sanitizer: Sanitizer | None = None) -> Path:
     if sanitizer is not None:
         # Behind each unit's own flags: a sanitizer needs to see where a person asked for speed.
         units = tuple(replace(unit, flags=(*unit.flags, *KINDS[sanitizer].flags)) for unit in library.units)
-        library = replace(library, units=units, title=library.title + _with(sanitizer))
+        known = library.explain
+        library = replace(
+            library,
+            units=units,
+            title=library.title + _with(sanitizer),
+            explain=lambda output: _explain(sanitizer, output) or (known(output) if known is not None else None),
+        )
     return build(library)
 
 

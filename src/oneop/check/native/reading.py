@@ -62,7 +62,8 @@ class _Row:
 
 def not_built(operator: "Operator", wanted: Sequence[str], error: BuildError) -> list[Result]:
     """A kernel or a driver that does not compile: the first row fails, and the others cannot be asked."""
-    finding = Finding(f"{operator.definition.name}: {str(error).splitlines()[0]}", details=str(error))
+    first, _, rest = str(error).partition("\n")
+    finding = Finding(f"{operator.definition.name}: {first}", details=rest or None)
     return [
         Result(wanted[0], rows.COLUMN, "failed", finding=finding),
         *(Result(row, rows.COLUMN, "skipped", "the kernels could not be built") for row in wanted[1:]),
@@ -76,7 +77,8 @@ def results(
     reader = _Reader(operator, cases, log, sanitizer)
     found = reader.read()
     shown = {row: _with_snippet(operator, row, item.smallest()) for row, item in found.items() if item.failures}
-    missing = f"{log.not_run} of {len(cases)} calls were not made after three crashes" if log.not_run else None
+    cause = "one that did not return" if any(item["hangs"] for item in log.events("crash")) else "three crashes"
+    missing = f"{log.not_run} of {len(cases)} calls were not made after {cause}" if log.not_run else None
     return [
         Result(
             row,
@@ -129,7 +131,8 @@ class _Reader:
 
     def _crash(self, event: Event) -> None:
         case = self.cases[event["case"]]
-        self._add(rows.CRASHES, _crash_text(event) + _about_empty(event, case), case)
+        pattern = rows.HANGS if event["hangs"] else None
+        self._add(rows.CRASHES, _crash_text(event) + _about_empty(event, case), case, pattern=pattern)
         self.rows[rows.CRASHES].crashed = True
 
     def _failed(self, event: Event) -> None:

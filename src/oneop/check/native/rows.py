@@ -45,6 +45,8 @@ PATTERNS = {
     RACES: "Pieces of parallel_for that write to the same place. Let each have its own, and combine them afterwards.",
 }
 
+HANGS = "A loop whose end is never reached, or threads that wait for each other."
+"""The pattern of a kernel that does not return, which is no crash."""
 
 SANITIZERS: dict[str, Literal["address", "thread"]] = {ADDRESS: "address", RACES: "thread"}
 
