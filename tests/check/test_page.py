@@ -35,6 +35,7 @@ def test_what_a_person_sees(open_page: OpenPage, path: Path, width: int) -> None
         seen.page.get_by_text("What this usually means: The same numbers in contiguous memory").first
     ).to_be_visible()
     expect(seen.page.get_by_text("assert_property(op, 'values'").first).to_be_visible()
+    assert seen.page.content().count("assert_property(op, 'values'") == 1
     heat = seen.page.locator("figure svg").first
     heat.scroll_into_view_if_needed()
     expect(heat).to_be_visible()

@@ -16,12 +16,15 @@ SHOWN = 12
 """The most elements whose numbers are written side by side."""
 NARROWEST = 120
 """What is no terminal gets a table of this width: it can be read in CI's log."""
+_ROW, _CELL, _AROUND, _EDGES = 20, 9, 3, 2
+"""What a property's title, a cell, and the space around a cell and the table need at least."""
 _MARKS = {"passed": ("passed", "green"), "failed": ("FAILED", "bold red"), "skipped": ("skip", "dim")}
 
 
 def print_report(report: Report, console: Console) -> None:
     """The table, why cells were skipped, and the failures."""
-    console.print(table(report))
+    for columns in _that_fit(report, console.width):
+        console.print(table(report, columns, console.width))
     for number, reason in enumerate(reasons(report), 1):
         console.print(f"  ({number}) {reason}", style="dim", markup=False, highlight=False)
     for note in report.notes:
@@ -31,16 +34,44 @@ def print_report(report: Report, console: Console) -> None:
         console.print(failure_text(report, result), markup=False, highlight=False, soft_wrap=True)
 
 
-def table(report: Report) -> Table:
-    """One row a property, one column a target. The numbers in brackets are those of the reasons below the table."""
+def _that_fit(report: Report, width: int) -> list[list[str]]:
+    """The columns of each table: a narrow terminal gets several, for rich would leave out what does not fit."""
+    groups: list[list[str]] = [[]]
+    left = width - _ROW - _EDGES
+    for column in report.columns:
+        needed = _narrowest(column) + _AROUND
+        if groups[-1] and needed > left:
+            groups.append([])
+            left = width - _ROW - _EDGES
+        groups[-1].append(column)
+        left -= needed
+    return groups
+
+
+def _narrowest(column: str) -> int:
+    return max(_CELL, *map(len, column.split()))
+
+
+def table(report: Report, columns: Sequence[str] | None = None, width: int | None = None) -> Table:
+    """One row a property, one column a target: all of them, or some.
+
+    The numbers in brackets are those of the reasons below the table. Titles are wrapped where ``width`` is too small.
+    """
     listed = reasons(report)
+    columns = report.columns if columns is None else columns
     title = f"{report.operator}, seed {report.seed}, {report.seconds:.0f} s"
     drawn = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    drawn.add_column("property", min_width=20)
-    for column in report.columns:
-        drawn.add_column(column, min_width=7)
+    longest = max(map(len, report.properties), default=0)
+    is_tight = width is not None and _EDGES + longest + sum(max(len(c), _CELL) + _AROUND for c in columns) > width
+    if is_tight and width is not None:
+        room = width - _EDGES - sum(_narrowest(column) + _AROUND for column in columns)
+        drawn.add_column("property", width=max(_ROW, min(longest, room)))
+    else:
+        drawn.add_column("property", min_width=_ROW)
+    for column in columns:
+        drawn.add_column(column, min_width=_CELL, width=_narrowest(column) if is_tight else None)
     for row in report.properties:
-        drawn.add_row(row, *(_cell(report.result(row, column), listed) for column in report.columns))
+        drawn.add_row(row, *(_cell(report.result(row, column), listed) for column in columns))
     return drawn
 
 

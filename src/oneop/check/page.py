@@ -1,6 +1,7 @@
 """The reports as one HTML page: tables, the errors over the output as heat maps, timings, snippets."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -62,7 +63,7 @@ def _failure(report: Report, result: Result, finding: Finding) -> Iterator[Secti
     if finding.pattern is not None:
         paragraphs.append(f"What this usually means: {finding.pattern}")
     yield Text(title, tuple(paragraphs))
-    yield Code(f"{title}: numbers", finding_text(finding))
+    yield Code(f"{title}: numbers", finding_text(replace(finding, pattern=None, snippet=None)))
     for name, got, expected in zip(finding.labels, finding.got, finding.expected, strict=False):
         if got.shape == expected.shape and got.numel() > 1:
             yield Figure(f"{title}: error of {name}", _heat(got, expected), "The absolute error over the output.")
