@@ -98,6 +98,10 @@ def test_an_output_that_does_not_depend_on_the_inputs_that_are_asked_for() -> No
     def apart(a: Float[Tensor, "n"], b: Float[Tensor, "n"]) -> Two:
         return Two(a**2, b**3)
 
+    @apart.gradient
+    def apart_grad(grad_left, grad_right, a, b):
+        return 2 * a * grad_left, 3 * b * b * grad_right
+
     subject = subject_of(apart)
     column = Eager(subject)
     session = Session(subject, [column], None, QUICK, 0)

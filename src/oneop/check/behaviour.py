@@ -107,7 +107,7 @@ def file_shapes(session: Session, column: Column, title: str, case: Case) -> Fin
 
     assert isinstance(column, Runner)
     real = flat_outputs(run(session, column, case))
-    path = column.programs.file(case, column.runner.fallback)
+    path = column.file(case)
     sizes = [tuple(tensor.shape) for tensor in case.tensors]
     for source, shapes in stated_shapes(path, sizes).items():
         for index, (stated, tensor) in enumerate(zip(shapes, real, strict=True)):
@@ -319,7 +319,7 @@ def _rolled(session: Session, case: Case, index: int) -> Case:
 def _own_call(session: Session, column: Column, case: Case) -> Call:
     if isinstance(column, Runner):
         require_sizes(column.programs.program(case), case.tensors)
-        path = column.programs.file(case, column.runner.fallback)
+        path = column.file(case)
         return column.caller(case, path)
     if column.title == EAGER:
         return Dispatched(session.subject).call(case)

@@ -240,15 +240,25 @@ def structure_key(case: Case) -> Any:
 
 
 def typical(subject: Subject, case: Case) -> Case:
-    """A call of the same structure whose sizes are 2 or more where that is possible, all different: what an exporter
-    sees must not look special.
+    """A call of the same structure whose sizes, and those of its results, are 2 or more where that is possible: what
+    an exporter sees must not look special, and torch.export takes a size of 1 for one that is always 1.
     """
     from oneop.check.drawing import TYPICAL, sample
 
-    for candidate in sample(subject.space.cases(TYPICAL, case.structure), 30, 0):
-        if all(size > 1 for size in candidate.sizes.values()):
-            return candidate
-    return case.contiguous()
+    drawn = sample(subject.space.cases(TYPICAL, case.structure), 30, 0)
+    large = [candidate for candidate in drawn if all(size > 1 for size in candidate.sizes.values())]
+    general = (candidate for candidate in large if _gives_large_results(subject, candidate))
+    return next(general, large[0] if large else case.contiguous())
+
+
+def _gives_large_results(subject: Subject, case: Case) -> bool:
+    if not subject.has_reference:
+        return True
+    try:
+        results = subject.named(subject.reference(case.inputs, case.attributes), case.inputs, case.attributes)
+    except Exception:
+        return False
+    return all(size > 1 for _, tensor in results for size in tensor.shape)
 
 
 def _export(given: Case) -> torch.export.ExportedProgram:
@@ -390,10 +400,20 @@ class Runner(Column):
 
         return run
 
+    def file(self, case: Case) -> Path:
+        """Kernels also run from a file without the function, where torch.onnx cannot write that for all sizes."""
+        try:
+            return self.programs.file(case, self.runner.fallback)
+        except OneopError as error:
+            if not self.is_native:
+                raise
+            self._refused.add(f"the function in the file, which the kernels do without: {error}")
+            return self.programs.file(case, "none")
+
     def session(self, case: Case, threads: int | None) -> Any:
         key = (structure_key(case), threads)
         if key not in self._sessions:
-            path = self.programs.file(case, self.runner.fallback)
+            path = self.file(case)
             operators = [self.subject.operator] if self.runner.is_native else []
             try:
                 self._sessions[key] = self.runner.open(path, operators, threads)
