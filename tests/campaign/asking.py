@@ -10,6 +10,7 @@ from oneop.check.cases import Case
 from oneop.check.columns import Column, InapplicableError, columns_of
 from oneop.check.drawing import FOCUSES, Focus, Space, sample
 from oneop.check.native.programs import Sanitizer
+from oneop.check.properties import GENERIC, SMOOTH
 from oneop.check.results import Finding, Result
 from oneop.check.running import check
 from oneop.check.session import QUICK, Session
@@ -45,32 +46,46 @@ def drawn(space: Space, focuses: Sequence[Focus], seeds: Sequence[int]) -> list[
     return [case for seed in seeds for focus in focuses for case in sample(space.cases(focus), 3, seed)[2:]]
 
 
+def in_turn(seed: int) -> list[Focus]:
+    """Three of the focuses: each has its turn with three seeds of eight."""
+    return [FOCUSES[(seed + step) % len(FOCUSES)] for step in (0, 3, 6)]
+
+
 def alarms(operator: oneop.Operator, seeds: Sequence[int]) -> tuple[int, list[str]]:
     """How often the rows that look at one call each were asked, in the eager column, and all they complain about.
 
-    Every seed asks for values and first gradients; of the other rows each is asked with every second seed.
+    Every seed asks for values and first gradients; the other rows are asked with every fifth seed.
     """
     subject = subject_of(operator)
     columns, programs = columns_of(subject)
     eager = next(column for column in columns if column.title == EAGER)
     session = Session(subject, [eager], programs, QUICK, 0)
+    looks = dict(_looks(session, eager))
     asked, found = 0, []
     for seed in seeds:
-        cases = drawn(subject.space, FOCUSES, [seed])
-        wide = drawn(subject.in_float64(), properties.GENERIC, [seed]) if seed % 2 else []
-        for row, look in _looks(session, eager):
-            if row not in _ALWAYS and (row in _BEHAVIOUR) == bool(seed % 2):
-                continue
-            for case in wide if row in _MEASURED else cases:
-                finding = _finding(look, case)
+        for focus in in_turn(seed):
+            for case in drawn(subject.space, [focus], [seed]):
+                for row in [row for row in _rows(seed) if row in looks and (row in _ANYWHERE or focus in SMOOTH)]:
+                    asked += 1
+                    found += _complaints(row, looks[row], case)
+        for case in drawn(subject.in_float64(), GENERIC, [seed]) if seed % 5 == 2 else []:
+            for row in [row for row in _MEASURED if row in looks]:
                 asked += 1
-                if finding is not None:
-                    found.append(f"{row}: {finding.summary} ({case.describe()})")
+                found += _complaints(row, looks[row], case)
     programs.close()
     return asked, found
 
 
-_ALWAYS = (properties.VALUES, properties.FIRST)
+def _rows(seed: int) -> list[str]:
+    others = {0: [*_BEHAVIOUR], 1: [properties.SECOND, properties.FORWARD, properties.VMAP]}
+    return [properties.VALUES, properties.FIRST, *others.get(seed % 5, [])]
+
+
+def _complaints(row: str, look: Look, case: Case) -> list[str]:
+    finding = _finding(look, case)
+    return [] if finding is None else [f"{row}: {finding.summary} ({case.describe()})"]
+
+
 _MEASURED = (properties.FIRST_NUMERIC, properties.SECOND_NUMERIC, "forward mode, finite differences")
 _BEHAVIOUR = {
     properties.FAKE: behaviour.fake_shapes,
@@ -78,6 +93,10 @@ _BEHAVIOUR = {
     properties.UNCHANGED: behaviour.unchanged,
     properties.DETERMINISM: behaviour.determinism,
 }
+
+
+_ANYWHERE = (properties.VALUES, *_BEHAVIOUR)
+"""Rows that are asked of zeros, NaN and infinity too; there gradients have several right answers, or none."""
 
 
 def _looks(session: Session, column: Column) -> Iterator[tuple[str, Look]]:
