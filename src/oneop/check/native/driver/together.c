@@ -99,6 +99,18 @@ typedef struct caller {
 /* All relaxed: they must put the callers in no order, or ThreadSanitizer would take that for the kernel's. */
 static atomic_long finished; /* calls, of all callers */
 static atomic_bool enough, is_wrong;
+static _Atomic(const test_case *) avoided; /* what the caller that stays behind is at */
+static _Thread_local const test_case *volatile mine_now;
+
+static call *next_call(const caller *self, int64_t round) {
+  const test_case *other = atomic_load_explicit(&avoided, memory_order_relaxed);
+  for (int64_t i = 0; i < self->count; ++i) {
+    call *found = self->calls[(self->number + round + i) % self->count];
+    if (found->test != other)
+      return found;
+  }
+  return self->calls[0];
+}
 
 static void *call_repeatedly(void *given) {
   caller *self = given;
@@ -106,8 +118,10 @@ static void *call_repeatedly(void *given) {
   while (atomic_load(self->waiting) > 0)
     sched_yield();
   for (int64_t round = 0; round < self->count || !atomic_load_explicit(&enough, memory_order_relaxed); ++round) {
-    call *mine = self->calls[(self->number + round) % self->count];
+    call *mine = next_call(self, round);
+    mine_now = mine->test;
     const bool worked = run_call(mine);
+    mine_now = NULL;
     if (worked)
       self->found = compare(&self->driver->expected[mine->test->number], mine, true);
     if (!worked || self->found.found) {
@@ -121,14 +135,18 @@ static void *call_repeatedly(void *given) {
 }
 
 /* Threads seldom meet inside a kernel by themselves, least of all on a busy machine. So each is interrupted now and then,
- * wherever it is, and goes on once others have called: what it had left in shared memory is then theirs. */
+ * wherever it is, and goes on once others have called with other arguments: what it left in shared memory is then theirs. */
 static void stay_behind(int number) {
   (void)number;
   const int kept = errno;
   const double end = now() + SECONDS_INTERRUPTED;
-  const long wanted = atomic_load_explicit(&finished, memory_order_relaxed) + CALLERS_AT_ONCE;
+  const long wanted = atomic_load_explicit(&finished, memory_order_relaxed) + 2 * CALLERS_AT_ONCE;
+  if (!mine_now)
+    return; /* between two calls */
+  atomic_store_explicit(&avoided, mine_now, memory_order_relaxed);
   while (atomic_load_explicit(&finished, memory_order_relaxed) < wanted && now() < end)
     sched_yield();
+  atomic_store_explicit(&avoided, NULL, memory_order_relaxed);
   errno = kept;
 }
 
