@@ -11,6 +11,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from filelock import FileLock
+
 ROOT = Path(__file__).resolve().parents[2]
 WANTED = ROOT / "tests" / "web"
 FOLDER = ROOT / "build" / "web"
@@ -25,15 +27,20 @@ def missing() -> str | None:
 
 def packages() -> Path:
     """The folder node_modules, with what the lock file says; it appears when it is complete."""
-    lock = (WANTED / "package-lock.json").read_bytes()
-    stamp = FOLDER / "package-lock.json"
-    if not (stamp.is_file() and stamp.read_bytes() == lock and (FOLDER / "node_modules").is_dir()):
-        _install()
+    FOLDER.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(FOLDER.parent / ".web.lock"):  # test processes ask at the same time
+        if not _complete():
+            _install()
     return FOLDER / "node_modules"
 
 
+def _complete() -> bool:
+    lock = (WANTED / "package-lock.json").read_bytes()
+    stamp = FOLDER / "package-lock.json"
+    return stamp.is_file() and stamp.read_bytes() == lock and (FOLDER / "node_modules").is_dir()
+
+
 def _install() -> None:
-    FOLDER.parent.mkdir(parents=True, exist_ok=True)
     workplace = Path(tempfile.mkdtemp(prefix=".web.", dir=FOLDER.parent))
     try:
         for name in ("package.json", "package-lock.json", ".npmrc"):
