@@ -60,7 +60,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_block_is_checked_by_something() -> None:
     kinds = [block.tag.partition(":")[0] for block in blocks(README)]
-    assert kinds == ["file", "", "run", "raises", "new", "run", "run", "", "shell"]
+    assert kinds == ["file", "", "run", "raises", "new", "run", "run", "", "shell", ""]
     assert README.count("```") == 2 * len(kinds)
 
 
