@@ -60,7 +60,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_block_is_checked_by_something() -> None:
     kinds = [block.tag.partition(":")[0] for block in blocks(README)]
-    assert kinds == ["file", "", "run", "raises", "new", "run", "run", "", "shell", ""]
+    assert kinds == ["file", "", "run", "raises", "new", "run", "run", "", "shell"]
     assert README.count("```") == 2 * len(kinds)
 
 
@@ -82,7 +82,9 @@ def test_the_definition_is_that_of_the_example() -> None:
     assert operator(tagged("file")[0].code) == operator(example)
 
 
-def test_the_code_runs(folder: Path) -> None:
+@pytest.fixture(scope="module")
+def script(folder: Path) -> Path:
+    """All the code, one block after the other."""
     script = ["import oneop"]
     for block in blocks(README):
         if block.tag == "run":
@@ -96,11 +98,15 @@ def test_the_code_runs(folder: Path) -> None:
                 f"except oneop.{name} as error:\n    assert str(error) == {message!r}, error\n"
                 "else:\n    raise AssertionError('it should have been refused')\n"
             )
-    (folder / "script.py").write_text("\n".join(script))
-    run([sys.executable, "script.py"], folder)
+    written = folder / "script.py"
+    written.write_text("\n".join(script))
+    return written
 
 
-def test_the_commands_run(folder: Path) -> None:
+def test_the_code_and_the_commands_run(folder: Path, script: Path) -> None:
+    """In one test: a command looks at the model that the code writes."""
+    run([sys.executable, script], folder)
+    assert (folder / "model.onnx").is_file()
     for line in tagged("shell")[0].code.splitlines():
         command = line.split("#")[0].split()
         assert command[0] == "oneop"
@@ -109,6 +115,12 @@ def test_the_commands_run(folder: Path) -> None:
     assert kernel.code in (folder / kernel.tag.removeprefix("new: ")).read_text()
     assert (folder / "scaled_linear.h").is_file()
     assert (folder / "build" / "libscaled_linear_onnxruntime.so").is_file()
+    assert list((folder / "dist").glob("scaled_linear_ops-*.whl"))
+
+
+def test_the_failure_it_shows_is_that_of_the_document_which_is_what_happens() -> None:
+    (shown,) = (block.code for block in blocks(README) if block.language == "text")
+    assert " ".join(shown.split()) in " ".join((ROOT / "docs" / "check.md").read_text(encoding="utf-8").split())
 
 
 DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]

@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from campaign.faults import Fault
-
 import oneop
+from campaign.faults import Fault
 from oneop.check import behaviour, native, oracle, properties
 from oneop.check.cases import Case
 from oneop.check.columns import Column, InapplicableError, columns_of

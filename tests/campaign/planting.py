@@ -3,9 +3,8 @@
 import shutil
 from pathlib import Path
 
-from campaign.faults import Fault
-
 import oneop
+from campaign.faults import Fault
 from oneop import registry
 
 OPERATORS = Path(__file__).with_name("operators")

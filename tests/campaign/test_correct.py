@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from campaign import asking
 from campaign.planting import NAMES, correct
-
 from oneop.check.drawing import FOCUSES
 from oneop.check.running import check
 from oneop.check.subject import subject_of

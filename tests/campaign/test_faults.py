@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from campaign import asking
 from campaign.faults import FAULTS, Fault
 from campaign.planting import planted

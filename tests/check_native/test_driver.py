@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from check_native.calls import case, failures, numbers, run
 from check_native.probe import pairs, probe
-
 from gallery.gallery import EXAMPLES
 from oneop.check.native import programs, rows
 from oneop.errors import BuildError, CallError, DefinitionError

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from check_native.calls import case, failures, numbers, run
 from check_native.probe import probe
-
 from oneop.check.native import programs, rows, running, sanitizers
 from oneop.errors import CallError
 from oneop.kernels.inputs import INCLUDE

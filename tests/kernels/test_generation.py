@@ -20,9 +20,10 @@ from oneop.definition.gradient import gradient_definition
 from oneop.definition.signature import definition_of
 from oneop.errors import BuildError, DefinitionError
 from oneop.kernels.building import Library, Unit, build
-from oneop.kernels.generate import c_string, header_name, header_text
+from oneop.kernels.generate import header_name, header_text
 from oneop.kernels.inputs import INCLUDE
 from oneop.kernels.library import explain, kernel_library, write_headers
+from oneop.kernels.literals import c_string
 from oneop.kernels.spec import KernelOptions, KernelSpec
 
 GOLDEN = Path(__file__).with_name("golden")

@@ -13,7 +13,7 @@ import torch
 from onnx.reference import ReferenceEvaluator
 
 import oneop
-from oneop.definition.plugins import NODE_ATTRIBUTES
+from oneop.targets.plugins import NODE_ATTRIBUTES
 
 # A few roundings of the dtype; a sum over some ten elements has that many. float64 models differ by the 32 bits in
 # which ONNX

@@ -16,12 +16,12 @@ import onnx
 import pytest
 
 from oneop import registry
-from oneop.definition.plugins import node_attributes
 from oneop.errors import BuildError
 from oneop.kernels.building import Library, Unit, build
 from oneop.kernels.spec import KernelSpec
 from oneop.operator import Operator
 from oneop.targets.onnx import nodes
+from oneop.targets.plugins import node_attributes
 from oneop.targets.tensorrt import library as plugin_library
 from oneop.targets.tensorrt.checks import served
 from oneop.targets.tensorrt.headers import find_headers

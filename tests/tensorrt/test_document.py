@@ -4,7 +4,7 @@ import ast
 import re
 from pathlib import Path
 
-from oneop.definition.plugins import NODE_ATTRIBUTES, PLUGIN_NAMESPACE, PLUGIN_VERSION
+from oneop.targets.plugins import NODE_ATTRIBUTES, PLUGIN_NAMESPACE, PLUGIN_VERSION
 from oneop.targets.tensorrt.checks import MAX_DIMS
 from oneop.targets.tensorrt.dtypes import SUPPORTED
 from oneop.targets.tensorrt.headers import OLDEST

@@ -23,6 +23,7 @@ from oneop.check.cases import Case, flat, rebuild
 from oneop.check.constraints import Constraints
 from oneop.check.examples import cases_of, constraints_of
 from oneop.errors import CallError, OneopError
+from oneop.targets.models import target_names
 from oneop.targets.pytorch.reference import run_reference
 
 if TYPE_CHECKING:
@@ -358,15 +359,12 @@ def _torch_threads(count: int) -> Iterator[None]:
 
 def _versions(operators: Sequence[Measured]) -> dict[str, str]:
     """What was measured with what, as far as it is installed."""
-    names = dict.fromkeys(["oneop", "torch", *_PACKAGES])
+    names = ["oneop", "torch", *target_names()]  # most targets are called as what pip installs
     found = {"Python": platform.python_version(), "processor": _processor()}
     for name in names:
         with suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)
     return found
-
-
-_PACKAGES = ("onnxruntime", "openvino", "tensorrt")
 
 
 def _processor() -> str:

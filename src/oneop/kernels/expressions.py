@@ -1,9 +1,10 @@
 """Renders dimension expressions as C, one checked step a line, so that the first error is the one Python reports."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from oneop.definition.dims import Binary, BinaryOperator, Call, Expr, Name, Number
+from oneop.kernels.literals import c_int64, c_string
 
 _FUNCTIONS: dict[BinaryOperator, str] = {
     "+": "oneop_add",
@@ -18,27 +19,26 @@ _FUNCTIONS: dict[BinaryOperator, str] = {
 class Steps:
     """The lines of a C function ``(dims, attributes, fault)`` that computes an expression, and its result.
 
-    ``sizes`` and ``attributes`` are the indexes of names in the two arrays; ``quote`` makes a C string.
+    ``sizes`` and ``attributes`` are the indexes of names in the two arrays.
     """
 
     sizes: Mapping[str, int]
     attributes: Mapping[str, int]
-    quote: Callable[[str], str]
     lines: list[str] = field(default_factory=list)
 
     def compute(self, expr: Expr) -> str:
         """Adds the lines that compute an expression; returns the C expression of its value."""
         match expr:
             case Number(value):
-                return f"INT64_C({value})"
+                return c_int64(value)
             case Name(name) if name in self.sizes:
                 return f"dims[{self.sizes[name]}]"
             case Name(name):
                 where = f"&attributes[{self.attributes[name]}]"
-                return self._step(f"oneop_int_attribute({where}, {self.quote(name)}, fault)")
+                return self._step(f"oneop_int_attribute({where}, {c_string(name)}, fault)")
             case Binary(operator, left, right):
                 a, b = self.compute(left), self.compute(right)
-                return self._step(f"{_FUNCTIONS[operator]}({a}, {b}, {self.quote(str(expr))}, fault)")
+                return self._step(f"{_FUNCTIONS[operator]}({a}, {b}, {c_string(str(expr))}, fault)")
             case Call(function, arguments):
                 first, *others = [self.compute(argument) for argument in arguments]
                 for other in others:

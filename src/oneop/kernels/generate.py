@@ -3,21 +3,21 @@
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from oneop.definition.attributes import AttributeKind
 from oneop.definition.dims import Anything, Binary, Call, Dim, Expr, Name, Number, Shape, Unknown, names
 from oneop.definition.dtypes import DType, ElementType
 from oneop.definition.record import NEEDS, Attribute, Definition, Input, Output
 from oneop.kernels.expressions import Steps
+from oneop.kernels.literals import c_int64, c_string, c_string_struct
+from oneop.kernels.rendering import render
 from oneop.kernels.spec import DEVICES, LANGUAGES, KernelSpec, Language
 
-if TYPE_CHECKING:
-    import jinja2
-
 Combination = tuple[DType, ...]
+
+_TEMPLATES = Path(__file__).with_name("templates")
 
 
 def header_name(definition: Definition) -> str:
@@ -32,7 +32,8 @@ def header_text(*specs: KernelSpec) -> str:
     } | {spec.language for spec in with_kernels}
     by_language = {spec.language: Kernel(spec) for spec in with_kernels}
     cpp = not languages.isdisjoint(("c++", "cuda"))
-    return _render(
+    return render(
+        _TEMPLATES,
         "header.h.j2",
         k=Kernel((with_kernels or specs)[0]),
         written=[by_language[language] for language in ("c++", "cuda") if language in by_language],
@@ -44,17 +45,17 @@ def header_text(*specs: KernelSpec) -> str:
 
 def cpp_glue_text(specs: Sequence[KernelSpec]) -> str:
     """What follows a C++ or CUDA source in its translation unit: the functions of the table, for its kernels."""
-    return _render("glue.cpp.j2", kernels=[Kernel(spec) for spec in specs])
+    return render(_TEMPLATES, "glue.cpp.j2", kernels=[Kernel(spec) for spec in specs])
 
 
 def c_glue_text(specs: Sequence[KernelSpec]) -> str:
     """A translation unit with the functions of the table for kernels in C."""
-    return _render("glue.c.j2", kernels=[Kernel(spec) for spec in specs])
+    return render(_TEMPLATES, "glue.c.j2", kernels=[Kernel(spec) for spec in specs])
 
 
 def table_text(specs: Sequence[KernelSpec]) -> str:
     """A translation unit with the operators' `shapes` and the library's table. Valid C and C++."""
-    return _render("table.c.j2", kernels=[Entry(own) for own in by_definition(specs)])
+    return render(_TEMPLATES, "table.c.j2", kernels=[Entry(own) for own in by_definition(specs)])
 
 
 def by_definition(specs: Sequence[KernelSpec]) -> list[tuple[KernelSpec, ...]]:
@@ -63,34 +64,6 @@ def by_definition(specs: Sequence[KernelSpec]) -> list[tuple[KernelSpec, ...]]:
     for spec in specs:
         grouped.setdefault(spec.definition.name, []).append(spec)
     return [tuple(own) for own in grouped.values()]
-
-
-@cache
-def _environment() -> "jinja2.Environment":
-    import jinja2  # not at the top: `import oneop` stays quick
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,
-    )
-    environment.filters["c_string"] = c_string
-    return environment
-
-
-def _render(template: str, **values: object) -> str:
-    return _environment().get_template(template).render(**values)
-
-
-def c_string(text: str) -> str:
-    """A C string literal."""
-    escaped = "".join(
-        chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\?' else f"\\{byte:03o}" for byte in text.encode("utf-8")
-    )
-    return f'"{escaped}"'
 
 
 def comment_text(text: str) -> str:
@@ -268,7 +241,7 @@ class TableDim:
         assert self.expression is not None
         sizes = {name: self.kernel.dim_index(name) for name in self.kernel.bound_dims}
         attributes = {item.name: number for number, item in enumerate(self.kernel.definition.attributes)}
-        steps = Steps(sizes, attributes, c_string)
+        steps = Steps(sizes, attributes)
         result = steps.compute(self.expression)
         return [*steps.lines, f"return {result};"]
 
@@ -298,7 +271,7 @@ class TableDim:
     def number(self) -> str:
         match self.dim:
             case Number(value):
-                return f"INT64_C({value})"
+                return c_int64(value)
             case Name(name) if self.expression is None:
                 return str(self.kernel.definition.dims.index(name))
         return "0"
@@ -373,9 +346,7 @@ class Choices:
 
     @property
     def values(self) -> str:
-        strings = (f"{{{c_string(value)}, {len(value.encode())}}}" for value in self.given if isinstance(value, str))
-        numbers = (f"INT64_C({value})" for value in self.given if not isinstance(value, str))
-        return f"{{{', '.join((*strings, *numbers))}}}"
+        return f"{{{', '.join(map(c_string_struct if self.are_strings else c_int64, self.given))}}}"
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from oneop import registry
 from oneop.errors import BuildError
 from oneop.packaging.names import Names, names_of
 from oneop.packaging.platforms import platform_tag
-from oneop.packaging.requirements import Requirement, requirement_of
 from oneop.packaging.wheels import write_wheel
 from oneop.targets.building import build
+from oneop.targets.requirements import Requirement, requirement_of
 
 if TYPE_CHECKING:
     from oneop.operator import Operator

@@ -17,7 +17,7 @@ from oneop.errors import BuildError, ExportError
 from oneop.inspection.checking import notes_of_weights
 from oneop.inspection.reading import mapped, read
 from oneop.inspection.wire import Wire
-from oneop.kernels.generate import c_string
+from oneop.kernels.literals import c_string
 from oneop.targets.building import build
 from oneop.targets.onnxruntime.sessions import session
 

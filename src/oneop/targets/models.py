@@ -47,6 +47,10 @@ class ModelRunner:
     prepare: "Callable[[Sequence[Operator]], object] | None" = None
 
 
+def target_names() -> list[str]:
+    return [item.name for item in pkgutil.iter_modules(oneop.targets.__path__) if item.ispkg]
+
+
 def model_runners() -> tuple[ModelRunner, ...]:
     """Those of every target, in the order of the targets' names."""
     found: list[ModelRunner] = []

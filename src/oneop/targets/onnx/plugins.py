@@ -2,9 +2,9 @@
 
 import onnx_ir as ir
 
-from oneop.definition.plugins import PARSER_ATTRIBUTES, node_attributes
 from oneop.errors import ExportError
 from oneop.targets.onnx.calls import Call
+from oneop.targets.plugins import PARSER_ATTRIBUTES, node_attributes
 
 _LARGEST = 2**31 - 1
 

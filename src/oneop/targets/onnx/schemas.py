@@ -3,11 +3,11 @@
 import onnx
 from onnx.defs import OpSchema
 
-from oneop.definition.plugins import NODE_ATTRIBUTES
 from oneop.definition.record import Attribute, Definition, Input, Output
 from oneop.errors import ExportError
 from oneop.targets.onnx import nodes
 from oneop.targets.onnx.inferring import inference_of
+from oneop.targets.plugins import NODE_ATTRIBUTES
 
 VERSION = 1
 """The version of every operator's domain."""

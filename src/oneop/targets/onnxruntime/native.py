@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from oneop.kernels.contents import fingerprints_in
+from oneop.targets.contents import fingerprints_in
 
 
 def fingerprints_of(path: Path) -> dict[str, str]:

@@ -8,6 +8,7 @@ from oneop.definition.attributes import KINDS
 from oneop.definition.dims import Binary, Call, Dim, Expr, Name, Number
 from oneop.definition.dtypes import DTYPES
 from oneop.definition.record import Attribute, Definition, Input, Output
+from oneop.kernels.literals import c_double, c_int64, c_string, c_string_struct
 
 _ARITIES = {"required": "ORT_REQUIRED", "optional": "ORT_OPTIONAL", "variadic": "ORT_VARIADIC"}
 _HEAD = """\
@@ -29,7 +30,7 @@ def table_source(definitions: Sequence[Definition], library_name: str) -> str:
     operators = [writer.operator(f"op{number}", definition) for number, definition in enumerate(definitions)]
     return "\n".join(
         [
-            _HEAD.format(title=library_name.replace("*/", "* /"), title_literal=_c_string(library_name)),
+            _HEAD.format(title=library_name.replace("*/", "* /"), title_literal=c_string(library_name)),
             _types(),
             *writer.lines,
             "",
@@ -61,9 +62,9 @@ class _Writer:
         for number, element in enumerate(definition.elements):
             indexes = [str(DTYPES.index(dtype)) for dtype in element.dtypes]
             types = self.array("int32_t", f"{label}_types{number}", indexes)
-            elements.append(f"{{{_c_string(element.name)}, {len(indexes)}, {types}}}")
+            elements.append(f"{{{c_string(element.name)}, {len(indexes)}, {types}}}")
         counts = [len(items) for items in (inputs, outputs, attributes, elements, definition.dims, definition.batches)]
-        names = [_c_string(text) for text in (definition.name, definition.namespace, definition.onnx_name)]
+        names = [c_string(text) for text in (definition.name, definition.namespace, definition.onnx_name)]
         arrays = [
             self.array("adapter_tensor", f"{label}_inputs", inputs),
             self.array("adapter_tensor", f"{label}_outputs", outputs),
@@ -76,7 +77,7 @@ class _Writer:
         mirrored = definition.input(item.mirrors) if isinstance(item, Output) and item.mirrors else None
         rows = [_dim(definition, dim, isinstance(item, Input)) for dim in item.shape.dims]
         values = [
-            _c_string(item.name),
+            c_string(item.name),
             _arity(definition, item),
             str(definition.elements.index(item.element)),
             str(-1 if item.shape.batch is None else definition.batches.index(item.shape.batch)),
@@ -93,7 +94,7 @@ class _Writer:
             for number, choice in enumerate(item.choices or ())
         ]
         values = [
-            _c_string(item.name),
+            c_string(item.name),
             item.kind.tag,
             _c_bool(item.is_required and not item.optional),
             _c_bool(item.optional),
@@ -111,17 +112,17 @@ class _Writer:
     def member(self, label: str, tag: str, value: Any) -> str:
         match tag:
             case "ONEOP_FLOAT":
-                return f"f = {_c_double(value)}"
+                return f"f = {c_double(value)}"
             case "ONEOP_INT" | "ONEOP_BOOL":
-                return f"i = {_c_int(int(value))}"
+                return f"i = {c_int64(int(value))}"
             case "ONEOP_STRING":
-                return f"s = {_string_struct(value)}"
+                return f"s = {c_string_struct(value)}"
             case "ONEOP_FLOATS":
-                return f"fs = {{{self.array('double', label, [_c_double(item) for item in value])}, {len(value)}}}"
+                return f"fs = {{{self.array('double', label, [c_double(item) for item in value])}, {len(value)}}}"
             case "ONEOP_INTS":
-                return f"is = {{{self.array('int64_t', label, [_c_int(item) for item in value])}, {len(value)}}}"
+                return f"is = {{{self.array('int64_t', label, [c_int64(item) for item in value])}, {len(value)}}}"
             case "ONEOP_STRINGS":
-                items = [_string_struct(item) for item in value]
+                items = [c_string_struct(item) for item in value]
                 return f"ss = {{{self.array('oneop_string', label, items)}, {len(value)}}}"
         raise AssertionError(f"{tag} is not one of {[kind.tag for kind in KINDS]}")
 
@@ -147,7 +148,7 @@ def _arity(definition: Definition, item: Input | Output) -> str:
 def _dim(definition: Definition, dim: Dim, is_input: bool) -> str:
     if is_input:
         return f"{{{definition.dims.index(dim.name) if isinstance(dim, Name) else -1}, NULL}}"
-    return f"{{-1, {_c_string(_expression(definition, dim))}}}"
+    return f"{{-1, {c_string(_expression(definition, dim))}}}"
 
 
 def _expression(definition: Definition, dim: Dim) -> str:
@@ -173,26 +174,3 @@ def _expression(definition: Definition, dim: Dim) -> str:
 
 def _c_bool(value: bool) -> str:
     return "true" if value else "false"
-
-
-def _c_int(value: int) -> str:
-    return "INT64_MIN" if value == -(2**63) else f"INT64_C({value})"
-
-
-def _c_double(value: float) -> str:
-    value = float(value)
-    if value != value:
-        return "(double)NAN"
-    if value in (float("inf"), float("-inf")):
-        return "(double)INFINITY" if value > 0 else "-(double)INFINITY"
-    return repr(value)
-
-
-def _string_struct(value: str) -> str:
-    return f"{{{_c_string(value)}, {len(value.encode())}}}"
-
-
-def _c_string(value: str) -> str:
-    """A literal. Octal escapes have at most three digits, so that what follows one is never taken for a part of it."""
-    plain = set(range(32, 127)) - set(b'"\\?')
-    return '"' + "".join(chr(byte) if byte in plain else f"\\{byte:03o}" for byte in value.encode()) + '"'

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from oneop.errors import BuildError
-from oneop.kernels.contents import fingerprints_in
+from oneop.targets.contents import fingerprints_in
 from oneop.targets.openvino.installation import installation
 from oneop.targets.openvino.library import VERSION_MARK
 

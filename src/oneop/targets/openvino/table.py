@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from oneop.definition.dims import Name
 from oneop.definition.dtypes import DTYPES
 from oneop.definition.record import Attribute, Definition, Input, Output
-from oneop.kernels.generate import c_string, comment_text
+from oneop.kernels.generate import comment_text
+from oneop.kernels.literals import c_string
 from oneop.targets.openvino.dtypes import NAMES
 
 _KNOWN = [dtype for dtype in DTYPES if dtype.name in NAMES]

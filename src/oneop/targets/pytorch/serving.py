@@ -8,8 +8,9 @@ from pathlib import Path
 from oneop.errors import BuildError
 from oneop.kernels.building import Library, Unit, build
 from oneop.kernels.delivery import deliver
-from oneop.kernels.generate import by_definition, c_string
+from oneop.kernels.generate import by_definition
 from oneop.kernels.library import ENTRY, kernel_library
+from oneop.kernels.literals import c_string
 from oneop.kernels.spec import KernelSpec
 from oneop.targets.pytorch import runtime
 from oneop.targets.pytorch.schema import schema_text

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from oneop.definition.dtypes import DType, ElementType
-from oneop.definition.plugins import PARSER_ATTRIBUTES
 from oneop.definition.record import Definition
 from oneop.errors import BuildError
 from oneop.kernels.spec import KernelSpec
+from oneop.targets.plugins import PARSER_ATTRIBUTES
 from oneop.targets.tensorrt.dtypes import SUPPORTED
 from oneop.targets.tensorrt.names import TAKEN
 

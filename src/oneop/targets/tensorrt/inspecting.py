@@ -1,6 +1,5 @@
 """What TensorRT's ONNX parser makes of an operator in a file. These are the rules of release 10's parser."""
 
-from oneop.definition.plugins import COUNTS_FIELD, PLUGIN_NAMESPACE, PLUGIN_VERSION
 from oneop.inspection.judging import (
     Question,
     Runtime,
@@ -12,6 +11,7 @@ from oneop.inspection.judging import (
     rewritten,
     unknown_libraries,
 )
+from oneop.targets.plugins import COUNTS_FIELD, PLUGIN_NAMESPACE, PLUGIN_VERSION
 from oneop.targets.tensorrt.names import TAKEN
 
 

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from oneop.definition.dims import (
-    INT64_MAX,
     Binary,
     Call,
     Dim,
@@ -22,6 +21,7 @@ from oneop.definition.dims import (
 )
 from oneop.definition.record import Definition, Output
 from oneop.errors import BuildError
+from oneop.kernels.literals import c_int64
 
 _SPACES = re.compile(r"\s*([-+*/%(),]+)\s*")
 """A dimension string separates dimensions by spaces; a bound is one expression, with spaces as one likes."""
@@ -185,4 +185,4 @@ def _operand(expr: Expr, outer: str, *, is_right: bool = False) -> str:
 
 
 def _integer(value: int) -> str:
-    return str(value) if abs(value) < 2**31 else f"INT64_C({value})" if value > -INT64_MAX else "INT64_MIN"
+    return str(value) if abs(value) < 2**31 else c_int64(value)

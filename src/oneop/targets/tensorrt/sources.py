@@ -1,24 +1,23 @@
 """Renders the C++ that describes operators to TensorRT, from their definitions."""
 
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from oneop.definition.attributes import REQUIRED
 from oneop.definition.dims import Expr, Unknown
 from oneop.definition.dtypes import DTYPES
-from oneop.definition.plugins import PLUGIN_NAMESPACE, PLUGIN_VERSION
 from oneop.definition.record import Attribute, Definition, Input, Output
-from oneop.kernels.generate import c_string, comment_text
+from oneop.kernels.generate import comment_text
+from oneop.kernels.literals import c_double, c_int64, c_string
+from oneop.kernels.rendering import render
 from oneop.kernels.spec import KernelSpec
+from oneop.targets.plugins import PLUGIN_NAMESPACE, PLUGIN_VERSION
 from oneop.targets.tensorrt.checks import combinations
 from oneop.targets.tensorrt.dtypes import SUPPORTED, TENSORRT_TYPES
 from oneop.targets.tensorrt.shapes import shape_lines, unknown_names
-
-if TYPE_CHECKING:
-    import jinja2
 
 SUPPORT = ("oneop_tensorrt.h", "oneop_tensorrt.cpp")
 """What is the same for every operator: a header, and its implementation."""
@@ -29,36 +28,18 @@ Bounds = Mapping[str, Mapping[str, Expr]]
 
 def plugin_text(specs: Sequence[KernelSpec], *, title: str, bounds: Bounds, workspace: int) -> str:
     """The file that describes the operators: ``<stem>_plugin.cpp``."""
-    return (
-        _environment()
-        .get_template("plugin.cpp.j2")
-        .render(
-            title=title,
-            types=[(dtype, TENSORRT_TYPES[dtype.name]) for dtype in SUPPORTED],
-            operators=[_Operator(spec, bounds.get(spec.definition.name, {})) for spec in specs],
-            workspace=workspace,
-        )
+    return render(
+        Path(__file__).with_name("templates"),
+        "plugin.cpp.j2",
+        title=title,
+        types=[(dtype, TENSORRT_TYPES[dtype.name]) for dtype in SUPPORTED],
+        operators=[_Operator(spec, bounds.get(spec.definition.name, {})) for spec in specs],
+        workspace=workspace,
     )
 
 
 def support_text(name: str) -> str:
     return (files("oneop.targets.tensorrt") / "include" / name).read_text(encoding="utf-8")
-
-
-@functools.cache
-def _environment() -> "jinja2.Environment":
-    import jinja2  # not at the top: `import oneop` stays quick
-
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("oneop.targets.tensorrt"),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,
-    )
-    environment.filters["c_string"] = c_string
-    return environment
 
 
 @dataclass(frozen=True)
@@ -134,31 +115,18 @@ class _Attribute:
 def _value(attribute: Attribute, value: Any) -> str:
     match attribute.kind.name:
         case "float":
-            return f"trt::Value({_double(value)})"
+            return f"trt::Value({c_double(value)})"
         case "int":
-            return f"trt::Value({_int64(value)})"
+            return f"trt::Value({c_int64(value)})"
         case "bool":
             return f"trt::Value({'true' if value else 'false'})"
         case "str":
             return f"trt::Value({_text(value)})"
         case "floats":
-            return f"trt::Value(std::vector<double>{{{', '.join(map(_double, value))}}})"
+            return f"trt::Value(std::vector<double>{{{', '.join(map(c_double, value))}}})"
         case "ints":
-            return f"trt::Value(std::vector<int64_t>{{{', '.join(map(_int64, value))}}})"
+            return f"trt::Value(std::vector<int64_t>{{{', '.join(map(c_int64, value))}}})"
     raise AssertionError(f"{attribute.name} has a kind that TensorRT has no field for: {attribute.kind.name}")
-
-
-def _double(value: float) -> str:
-    value = float(value)
-    if value != value:
-        return "std::numeric_limits<double>::quiet_NaN()"
-    if value in (float("inf"), float("-inf")):
-        return f"{'-' if value < 0 else ''}std::numeric_limits<double>::infinity()"
-    return repr(value)
-
-
-def _int64(value: int) -> str:
-    return "INT64_MIN" if value == -(2**63) else f"INT64_C({value})"
 
 
 def _text(value: str) -> str:

@@ -10,9 +10,9 @@
 #ifndef ONEOP_TENSORRT_H
 #define ONEOP_TENSORRT_H
 
+#include <cmath>
 #include <cstdint>
 #include <initializer_list>
-#include <limits>
 #include <string>
 #include <variant>
 #include <vector>
