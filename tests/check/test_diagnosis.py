@@ -1,6 +1,7 @@
 """What is said of wrong numbers holds: it is tried out on calls that no earlier one has changed."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
@@ -9,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 import oneop
-from oneop.check import transforms
+from oneop.check import diagnosis, transforms
 from oneop.check.cases import Case
 from oneop.check.columns import Eager
 from oneop.check.drawing import Focus, sample
@@ -108,3 +109,26 @@ def test_an_output_that_does_not_depend_on_the_inputs_that_are_asked_for() -> No
     for case in sample(subject.space.cases(Focus(sizes=("several",))), 40, 0):
         for transform in (transforms.gradient, transforms.second_gradient):
             assert compared(session, column, "row", transform, None, case) is None
+
+
+def test_one_wrong_element_is_not_said_to_be_an_attributes() -> None:
+    """Its number is also that of alpha=-1.0, and of much else; of several elements only a wrong sign gives all."""
+
+    @oneop.op("diagnosis::shifted")
+    def shifted(x: Float[Tensor, "n"], *, alpha: float = 1.0) -> Float[Tensor, "n"]:
+        return alpha * x
+
+    subject = subject_of(shifted)
+    for elements, expected in ((1, []), (5, ["These are the numbers for alpha=-2.0 instead of 2.0"])):
+        x = torch.arange(1.0, elements + 1, dtype=torch.float64)
+        case = sample(subject.space.cases(Focus(sizes=("several",))), 1, 0)[0].with_inputs([x])
+        case = replace(case, attributes={"alpha": 2.0})
+        texts = diagnosis._other_attributes(subject, transforms.values, case, [("out", -2 * x)])
+        assert [text.partition(":")[0] for text in texts] == expected
+
+
+@pytest.mark.parametrize(("size", "said"), [(2, 0), (3, 1)])
+def test_the_half_of_two_elements_is_no_edge(size: int, said: int) -> None:
+    wrong = torch.zeros(size, dtype=torch.bool)
+    wrong[-1] = True
+    assert len(list(diagnosis._edge(wrong, "wrong"))) == said

@@ -16,6 +16,9 @@ from oneop.check.transforms import Transform, gradient, second_gradient, values
 if TYPE_CHECKING:
     from oneop.check.columns import Column
 
+LEAST_TELLING = 4
+"""A result of fewer elements shows no pattern."""
+
 _SIZES = "The annotation of the output gives other sizes than the kernel or the reference. Correct one of them."
 _BEHAVIOUR = {
     "no aliasing": "An output is a view of an input: whoever changes one changes the other. Write to fresh memory.",
@@ -35,7 +38,7 @@ _BEHAVIOUR = {
 }
 
 
-def of_behaviour(title: str, summary: str) -> str | None:
+def of_behaviour(title: str) -> str | None:
     return _BEHAVIOUR.get(title)
 
 
@@ -145,7 +148,8 @@ def _other_attributes(subject: Subject, transform: Transform, case: Case, got: N
                 f"These are the numbers for {item.name}={default!r}, the default, instead of {value!r}: the attribute"
                 " is dropped on the way, or the kernel does not use it."
             )
-        if item.kind.element is float and not item.kind.is_list and isinstance(value, float):
+        telling = sum(tensor.numel() for _, tensor in got) >= LEAST_TELLING  # one number is that of many mistakes
+        if telling and item.kind.element is float and not item.kind.is_list and isinstance(value, float):
             for other in (1.0, 0.0, -value, float(int(value))):
                 if other != value and _is_right(subject, transform, case, got, **{item.name: other}):
                     yield (
@@ -258,7 +262,7 @@ def _edge(wrong: Tensor, what: str) -> Iterator[str]:
     """Only the first or the last index of a dimension is wrong."""
     for dim in range(wrong.ndim):
         size = wrong.shape[dim]
-        if size < 2:
+        if size < 3:  # of two, one is the half of them and no edge
             continue
         others = wrong.movedim(dim, 0)
         if not bool(others[:-1].any()):

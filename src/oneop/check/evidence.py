@@ -104,7 +104,7 @@ def plain(
     return Finding(
         summary,
         case,
-        pattern=diagnosis.of_behaviour(title, summary),
+        pattern=diagnosis.of_behaviour(title),
         snippet=snippets.snippet(session, column, title, also or case),
         details=details,
     )
@@ -129,6 +129,6 @@ def differing(
         labels=(name,),
         got=(found.detach().clone(),),
         expected=(known.detach().clone(),),
-        pattern=diagnosis.of_behaviour(title, summary),
+        pattern=diagnosis.of_behaviour(title),
         snippet=snippets.snippet(session, column, title, also or case),
     )

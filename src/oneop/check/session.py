@@ -11,6 +11,7 @@ from torch import Tensor
 
 from oneop.check.cases import Case, Structure
 from oneop.check.columns import Column, InapplicableError, Programs
+from oneop.check.diagnosis import LEAST_TELLING
 from oneop.check.drawing import FOCUSES, ORDINARY, Focus, Space, sample, smallest
 from oneop.check.layouts import LAYOUTS
 from oneop.check.oracle import ReferenceRefusedError
@@ -28,9 +29,6 @@ HUGE_SHARE = 0.2
 """Calls of many elements are few."""
 FEW = 0.15
 """A row with a smaller share of the cases looks at fewer structures too: each costs a session of its own."""
-LEAST_TELLING = 4
-"""A result of fewer elements shows no pattern."""
-
 MIXED = Focus(
     "mixed",
     sizes=("small", "odd", "one", "zero"),
