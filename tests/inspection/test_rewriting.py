@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnxruntime
-import openvino
 import pytest
 import torch
 from inspection import files
 from inspection.files import FEEDS, function, graph, model, node, run, saved, value
 from onnx import TensorProto, helper
 
+import oneop
 from oneop.errors import ExportError
 from oneop.inspection import rewriting
 from support.onnx_checks import run_reference
@@ -80,7 +80,7 @@ def test_inline(exported: Path, wanted: np.ndarray, tmp_path: Path) -> None:
 
 
 def test_openvino_runs_the_inlined_file(exported: Path, wanted: np.ndarray, tmp_path: Path) -> None:
-    core = openvino.Core()
+    core = oneop.openvino.core([])
     with pytest.raises(RuntimeError, match="No conversion rule found for operations"):
         core.read_model(exported)
     compiled = core.compile_model(rewriting.inline(exported, tmp_path / "new.onnx").path, "CPU")

@@ -46,9 +46,12 @@ class Seen:
         return len(np.unique(red + 1000 * green + 1000000 * blue))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """The system's Chromium, without a window."""
+    """The system's Chromium, without a window.
+
+    It is closed with the module: Playwright keeps an event loop running meanwhile, and there is one at most.
+    """
     found = next((program for program in map(shutil.which, PROGRAMS) if program), None)
     if found is None:
         if os.environ.get("CI"):

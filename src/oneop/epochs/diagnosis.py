@@ -54,7 +54,7 @@ class Limits:
     """Starting workers is too slow with this share of an epoch,"""
     starting_seconds: float = 0.05
     slower: float = 1.3
-    """Epochs become slower if the last third takes this many times the first third, in wall and in processor time,"""
+    """Epochs become slower if each of the last third takes this many times the first third, by both clocks,"""
     order: float = 0.8
     """and their order in time is, by Kendall's tau, this close to their order by processor time."""
     memory_share: float = 0.01
@@ -591,10 +591,10 @@ def _slower(case: Case) -> Iterable[Diagnosis]:
         return
     wall = [epoch.per_step for epoch in later]
     processor = [epoch.processor / epoch.steps for epoch in later]
-    third = max(len(later) // 3, 1)
+    third = max(len(later) // 3, 2)  # one epoch alone may have been disturbed, and so may its processor time be
 
     def growth(values: Sequence[float]) -> float:
-        return statistics.median(values[-third:]) / max(statistics.median(values[:third]), 1e-12)
+        return min(values[-third:]) / max(statistics.median(values[:third]), 1e-12)
 
     # What else the machine does disturbs the order of the wall's times, not that of the processor's.
     if min(growth(wall), growth(processor)) < LIMITS.slower or _tau(processor) < LIMITS.order:

@@ -11,6 +11,7 @@ from oneop.targets.openvino.installation import installation
 from oneop.targets.openvino.library import cached_library
 from oneop.targets.openvino.models import Content, ModelProto, opened
 from oneop.targets.openvino.native import fingerprints_of
+from oneop.targets.openvino.signal_stack import load_cpu_plugin
 
 if TYPE_CHECKING:
     import openvino
@@ -126,6 +127,7 @@ def _core(operators: "Iterable[Operator]", libraries: Iterable[Path]) -> "openvi
             made.add_extension(str(library))
         except RuntimeError as error:
             raise BuildError(f"{library} cannot be added to OpenVINO: {error} Build it again.") from error
+    load_cpu_plugin(made)
     return made
 
 
