@@ -129,8 +129,7 @@ def file_shapes(session: Session, column: Column, title: str, case: Case) -> Fin
 
 def aliasing(session: Session, column: Column, title: str, case: Case) -> Finding | None:
     """No output shares memory with an input or with another output."""
-    subject = session.subject
-    results = transforms.values(subject, column.call(case), case)
+    results = run(session, column, case)
     seen = {tensor.untyped_storage().data_ptr(): label for label, tensor in zip(case.labels, case.tensors, strict=True)}
     for name, tensor in results:
         pointer = tensor.untyped_storage().data_ptr()
@@ -244,6 +243,8 @@ def callers_cell(session: Session, column: Column, clock: Clock) -> Outcome:
 def callers(session: Session, column: Column, title: str, case: Case) -> Finding | None:
     """Eight callers at once, each with numbers of its own, get what each gets alone."""
     cases = [case, *(_rolled(session, case, index) for index in range(1, CALLERS))]
+    for item in cases:
+        oracle.require_taken(session.subject, item)
     calls = [_own_call(session, column, item) for item in cases]
     alone = [
         session.subject.named(call(c.inputs, c.attributes), c.inputs, c.attributes)
@@ -395,13 +396,8 @@ def _repeated(session: Session, column: Column, case: Case) -> Callable[[], None
 
 def run(session: Session, column: Column, case: Case) -> list[tuple[str, Tensor]]:
     """The column's results; refused where the reference refuses the call."""
-    subject = session.subject
-    if subject.has_reference:
-        try:
-            subject.reference(case.inputs, case.attributes)
-        except Exception as error:
-            raise oracle.ReferenceRefusedError(str(error)) from error
-    return transforms.values(subject, column.call(case), case)
+    oracle.require_taken(session.subject, case)
+    return transforms.values(session.subject, column.call(case), case)
 
 
 def flat_outputs(named: Sequence[tuple[str, Tensor]]) -> list[Tensor]:

@@ -31,14 +31,15 @@ class Column:
     """One column.
 
     ``is_native`` says that the kernels run in this process, ``by_structure`` that something is made for each
-    ``Structure`` first, ``differentiates`` that gradients can be asked of what a call returns, ``is_slow`` that even a
-    new size may take a second.
+    ``Structure`` first, ``is_exported`` that this is an exported program, ``differentiates`` that gradients can be
+    asked of what a call returns, ``is_slow`` that even a new size may take a second.
     """
 
     title = ""
     target = PYTORCH
     is_native = True
     by_structure = False
+    is_exported = False
     differentiates = True
     float32_attributes = False
     is_slow = False
@@ -297,6 +298,7 @@ def _quiet() -> Iterator[None]:
 class Exported(Column):
     title = EXPORTED
     by_structure = True
+    is_exported = True
 
     def __init__(self, subject: Subject, programs: Programs) -> None:
         super().__init__(subject)
@@ -324,6 +326,7 @@ class Runner(Column):
     """A runtime that runs the exported file."""
 
     by_structure = True
+    is_exported = True
     differentiates = False
     float32_attributes = True
 

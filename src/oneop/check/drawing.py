@@ -126,6 +126,18 @@ def smallest(strategy: st.SearchStrategy[Case], fails: Callable[[Case], bool], c
         return None
 
 
+def in_order(strategy: st.SearchStrategy[Case], count: int, seed: int) -> list[Case]:
+    """The cases that ``smallest`` looks at while none fails."""
+    found: list[Case] = []
+
+    def never_fails(case: Case) -> bool:
+        found.append(case)
+        return False
+
+    smallest(strategy, never_fails, count, seed)
+    return found
+
+
 def _structure(draw: Draw, space: Space, focus: Focus) -> Structure:
     definition = space.definition
     dtypes = draw(st.sampled_from(space.dtypes))

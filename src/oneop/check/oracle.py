@@ -34,6 +34,16 @@ class ReferenceRefusedError(Exception):
     """The reference does not take this call: whatever the operator does with it is right."""
 
 
+def require_taken(subject: Subject, case: Case) -> None:
+    """Raises ReferenceRefusedError where the reference raises: a kernel may do anything with such a call."""
+    if not subject.has_reference:
+        return
+    try:
+        subject.reference(case.inputs, case.attributes)
+    except Exception as error:
+        raise ReferenceRefusedError(str(error)) from error
+
+
 @dataclass
 class Expected:
     """One tensor: ``value`` in float64 (or as it is, where it is no floating one), ``own`` in the call's own dtype.

@@ -191,7 +191,7 @@ def measured(session: Session, column: Column, title: str, order: int, case: Cas
     """One case: the gradient (or the gradient of a weighted sum of gradients), and the slopes of what it is of."""
     subject = session.subject
     case = case.contiguous()
-    _require_reference(subject, case)
+    oracle.require_taken(subject, case)
     call = column.call(case)
     places = [place for place, tensor in enumerate(case.tensors) if tensor.dtype.is_floating_point]
     if not places:
@@ -227,7 +227,7 @@ def along(session: Session, column: Column, case: Case) -> Finding | None:
     """One case in float64: the tangent of a weighted sum of the outputs, and its slope in that direction."""
     subject = session.subject
     case = case.contiguous()
-    _require_reference(subject, case)
+    oracle.require_taken(subject, case)
     places = [place for place, tensor in enumerate(case.tensors) if tensor.dtype.is_floating_point]
     if not places:
         raise transforms.NothingToDifferentiateError
@@ -242,15 +242,6 @@ def along(session: Session, column: Column, case: Case) -> Finding | None:
     begin = torch.zeros(1, dtype=torch.float64)
     slopes = numeric.differences(moved, [begin], case.seed)
     return evidence.of_slopes(session, column, FORWARD, case, ["one direction"], [begin], [tangent.view(1)], slopes)
-
-
-def _require_reference(subject: Subject, case: Case) -> None:
-    if not subject.has_reference:
-        return
-    try:
-        subject.reference(case.inputs, case.attributes)
-    except Exception as error:
-        raise oracle.ReferenceRefusedError(str(error)) from error
 
 
 def _weighted(subject: Subject, call: Call, case: Case, places: Sequence[int]) -> Callable[[Sequence[Tensor]], Tensor]:

@@ -1,20 +1,23 @@
 """The engine of ``oneop check``: runs the properties of one operator in every column, within a time."""
 
+import threading
 import time
 import warnings
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import torch
 
+from oneop.check import oracle
 from oneop.check.cases import Case
 from oneop.check.columns import Column, Runner, columns_of
+from oneop.check.companion import Answer, Companion, Progress, Request
 from oneop.check.drawing import FOCUSES, sample
 from oneop.check.native import rows as native_rows
 from oneop.check.properties import PROPERTIES, Property
 from oneop.check.results import Finding, Report, Result
-from oneop.check.session import MIXED, QUICK, THOROUGH, Clock, Outcome, Session, raised
+from oneop.check.session import MIXED, QUICK, THOROUGH, Clock, Effort, Outcome, Session, raised
 from oneop.check.subject import Subject, subject_of
 from oneop.errors import BuildError, DefinitionError
 
@@ -33,6 +36,7 @@ def check(
     operator: "Operator",
     *,
     quick: bool = False,
+    effort: Effort | None = None,
     seed: int = SEED,
     seconds: float | None = None,
     targets: Collection[str] | None = None,
@@ -40,12 +44,15 @@ def check(
     columns: Collection[str] | None = None,
     sanitizers: Sequence[Sanitizer] = (),
     native: bool = True,
-    on_progress: Callable[[str, int, int], None] | None = None,
+    crashed: bool = False,
+    companion: Companion | None = None,
+    on_progress: Progress | None = None,
+    on_result: Callable[[Result], None] | None = None,
 ) -> Report:
     """What was found about one operator.
 
     Args:
-        quick: about 10 seconds instead of 60.
+        quick: about 10 seconds instead of 60; ``effort`` says it in detail.
         seed: decides which cases are drawn: the same seed, the same cases.
         seconds: the time, where it is to be another; it may end the drawing of cases early, never a whole property.
         targets: the columns' targets ("pytorch", "onnxruntime", ...); None stands for those that are installed. One
@@ -53,12 +60,15 @@ def check(
         properties, columns: the rows and columns that are looked at, by title; None stands for all.
         sanitizers: "address", "thread": also runs the kernels under these, in a program of their own.
         native: whether the kernels also run in a program outside Python, before they are called in this process.
-        on_progress: called with what is being looked at, the cells done, and all cells.
+        crashed: whether it is known that they crashed there, so that they are not called here.
+        companion: looks at the columns of exported programs at the same time; the operator needs a file of its own.
+        on_progress: called with what is being looked at, the cells done, and all cells; by one thread at a time.
+        on_result: called with the result of each cell, when it is there.
 
     Raises DefinitionError where an example or a constraint does not fit, or there is no such row, column or target;
     or no call fits the constraints.
     """
-    effort = QUICK if quick else THOROUGH
+    effort = effort or (QUICK if quick else THOROUGH)
     if seconds is not None:
         effort = replace(effort, seconds=seconds)
     subject = subject_of(operator)
@@ -74,7 +84,7 @@ def check(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return _Check(session, rows, targets, sanitizers, native, on_progress).run()
+            return _Check(session, rows, targets, sanitizers, native, crashed, companion, on_progress, on_result).run()
     finally:
         torch.set_num_threads(threads)
         for column in chosen:
@@ -109,38 +119,82 @@ class _Check:
     targets: Collection[str] | None
     sanitizers: Sequence[Sanitizer]
     native: bool
-    on_progress: Callable[[str, int, int], None] | None
+    crashed: bool
+    companion: Companion | None
+    on_progress: Progress | None
+    on_result: Callable[[Result], None] | None
+
+    def __post_init__(self) -> None:
+        self._lock = threading.Lock()
+        self._done: dict[bool, int] = {}
 
     def run(self) -> Report:
         begin = time.monotonic()
-        results = self._outside()
-        crashed = any(result.finding is not None and result.finding.crashed for result in results)
+        outside = self._outside()
+        self.crashed |= any(result.finding is not None and result.finding.crashed for result in outside)
+        # From here on the time runs: a slow start of the program outside Python does not count, nor do compilers.
+        seconds = self.session.effort.seconds * (1.0 - (NATIVE_SHARE if outside else 0.0))
         cells = [(row, column) for row in self.rows for column in self.session.columns if self._is_asked_for(column)]
-        unbuilt = {} if crashed else self._build()
-        # From here on: neither compilers nor a slow start of the program outside Python count.
-        end = time.monotonic() + self.session.effort.seconds * (1.0 - (NATIVE_SHARE if results else 0.0))
+        others = [cell for cell in cells if self._is_for_the_companion(cell[1])]
+        own = [cell for cell in cells if cell not in others]
+        answer = self._ask(others, seconds, len(cells)) if others else None
+        found = {(result.property, result.column): result for result in self._own(own, seconds, len(cells))}
+        notes = self._notes([column for column in self.session.columns if not self._is_for_the_companion(column)])
+        if answer is not None:
+            answer.wait()
+            notes += answer.notes
+            found |= {(row.title, column.title): answer.result(row.title, column.title) for row, column in others}
+        self._tell("done", len(cells), len(cells))
+        results = [*outside, *(found[row.title, column.title] for row, column in cells)]
+        name = self.session.subject.definition.name
+        return Report(name, tuple(results), self.session.seed, time.monotonic() - begin, notes)
+
+    def _own(self, cells: Sequence[tuple[Property, Column]], seconds: float, count: int) -> Iterator[Result]:
+        """The cells that this process looks at."""
+        unbuilt = {} if self.crashed else self._build()
+        end = time.monotonic() + seconds
         left = sum(row.weight for row, column in cells if self._reason(row, column) is None)
         for done, (row, column) in enumerate(cells):
-            if self.on_progress is not None:
-                self.on_progress(f"{row.title}, {column.title}", done, len(cells))
-            early = self._without_looking(row, column, crashed, unbuilt)
-            if early is not None:
-                results.append(early)
-                continue
-            share = (end - time.monotonic()) * row.weight / max(left, row.weight)
-            left -= row.weight
-            results.append(self._cell(row, column, Clock(time.monotonic() + max(share, 0.0))))
-        if self.on_progress is not None:
-            self.on_progress("done", len(cells), len(cells))
-        name = self.session.subject.definition.name
-        return Report(name, tuple(results), self.session.seed, time.monotonic() - begin, self._notes())
+            self._tell(f"{row.title}, {column.title}", done, count)
+            result = self._without_looking(row, column, unbuilt)
+            if result is None:
+                share = (end - time.monotonic()) * row.weight / max(left, row.weight)
+                left -= row.weight
+                result = self._cell(row, column, Clock(time.monotonic() + max(share, 0.0)))
+            if self.on_result is not None:
+                self.on_result(result)
+            yield result
 
-    def _notes(self) -> tuple[str, ...]:
+    def _is_for_the_companion(self, column: Column) -> bool:
+        return self.companion is not None and column.is_exported
+
+    def _ask(self, cells: Sequence[tuple[Property, Column]], seconds: float, count: int) -> Answer:
+        assert self.companion is not None
+        operator = self.session.subject.operator
+        arguments = {
+            "effort": replace(self.session.effort, seconds=seconds),
+            "seed": self.session.seed,
+            "targets": self.targets,
+            "properties": [row.title for row in self.rows],
+            "columns": list(dict.fromkeys(column.title for _, column in cells)),
+            "crashed": self.crashed,
+        }
+        request = Request(operator.defined_in, operator.definition.name, arguments)
+        return self.companion.ask(request, lambda what, done, _: self._tell(what, done, count, is_own=False))
+
+    def _tell(self, what: str, done: int, count: int, *, is_own: bool = True) -> None:
+        """Of the cells that are done here and there."""
+        with self._lock:
+            self._done[is_own] = done
+            if self.on_progress is not None:
+                self.on_progress(what, min(sum(self._done.values()), count), count)
+
+    def _notes(self, columns: Sequence[Column]) -> tuple[str, ...]:
         """What a column was not run for, and the columns that are not there."""
-        columns = [column for column in self.session.columns if isinstance(column, Runner)]
-        notes = [f"{column.title}: not run for {note}" for column in columns for note in column.notes]
+        runners = [column for column in columns if isinstance(column, Runner)]
+        notes = [f"{column.title}: not run for {note}" for column in runners for note in column.notes]
         if self.targets is None:
-            missing = [(column.title, column.missing()) for column in columns]
+            missing = [(column.title, column.missing()) for column in runners]
             notes += [f"{title}: skipped, {reason}" for title, reason in missing if reason is not None]
         return tuple(notes)
 
@@ -185,17 +239,14 @@ class _Check:
         cases = _driven(self.session)
         found: list[Result] = []
         for sanitizer in wanted:
-            if self.on_progress is not None:
-                self.on_progress("kernels outside Python" + (f", {sanitizer}" if sanitizer else ""), 0, 1)
+            self._tell("kernels outside Python" + (f", {sanitizer}" if sanitizer else ""), 0, 1)
             found.extend(findings(operator, cases, sanitizer))
         return found
 
     def _reason(self, row: Property, column: Column) -> str | None:
         return column.unfit() or row.reason(self.session.subject, column)
 
-    def _without_looking(
-        self, row: Property, column: Column, crashed: bool, unbuilt: dict[str, Finding]
-    ) -> Result | None:
+    def _without_looking(self, row: Property, column: Column, unbuilt: dict[str, Finding]) -> Result | None:
         missing = column.missing()
         if missing is not None:
             return Result(row.title, column.title, "failed", finding=Finding(missing))
@@ -204,7 +255,7 @@ class _Check:
             return Result(row.title, column.title, "skipped", reason)
         if column.title in unbuilt:
             return Result(row.title, column.title, "failed", finding=unbuilt[column.title])
-        if crashed and column.is_native:
+        if self.crashed and column.is_native:
             return Result(row.title, column.title, "failed", finding=Finding(CRASHED, crashed=True))
         return None
 
@@ -213,7 +264,7 @@ class _Check:
         outcome = row.run(self.session, column, clock)
         seconds = time.monotonic() - begin
         if outcome.finding is not None:
-            finding = outcome.finding
+            finding = replace(outcome.finding, explain=None)
             if finding.snippet is None and finding.case is not None:
                 from oneop.check.snippets import snippet
 
@@ -268,10 +319,8 @@ def _driven(session: Session) -> list[Case]:
 
 
 def _is_taken(subject: Subject, case: Case) -> bool:
-    if not subject.has_reference:
-        return True
     try:
-        subject.reference(case.inputs, case.attributes)
-    except Exception:
+        oracle.require_taken(subject, case)
+    except oracle.ReferenceRefusedError:
         return False
     return True

@@ -12,7 +12,7 @@ from torch import Tensor
 from oneop.check.cases import Case, Structure
 from oneop.check.columns import Column, InapplicableError, Programs
 from oneop.check.diagnosis import LEAST_TELLING
-from oneop.check.drawing import FOCUSES, ORDINARY, Focus, Space, sample, smallest
+from oneop.check.drawing import FOCUSES, ORDINARY, Focus, Space, in_order, sample, smallest
 from oneop.check.layouts import LAYOUTS
 from oneop.check.oracle import ReferenceRefusedError
 from oneop.check.results import Finding
@@ -59,7 +59,7 @@ class Effort:
     repeats: tuple[int, int]
 
 
-QUICK = Effort(cases=12, structures=2, cases_of_structure=8, calls=400, seconds=10.0, sure=4, repeats=(200, 60))
+QUICK = Effort(cases=12, structures=2, cases_of_structure=8, calls=400, seconds=10.0, sure=4, repeats=(80, 25))
 THOROUGH = Effort(cases=60, structures=5, cases_of_structure=30, calls=3000, seconds=60.0, sure=8, repeats=(400, 200))
 
 
@@ -88,6 +88,7 @@ class Session:
     effort: Effort
     seed: int
     _structures: dict[Any, list[Any]] = field(default_factory=dict)
+    _drawn: dict[Any, list[Case]] = field(default_factory=dict)
 
     def structured_cases(self, space: Space) -> list[Any]:
         """The structures that compiled graphs and files are made for: the first has every optional input and the
@@ -96,6 +97,15 @@ class Session:
         if space.dtypes not in self._structures:
             self._structures[space.dtypes] = _structures(space, self.effort.structures, self.seed)
         return self._structures[space.dtypes]
+
+    def cases(self, space: Space, focus: Focus, structure: Structure | None, count: int) -> Iterator[Case]:
+        """What one part of a search looks at. Rows and columns that look at the same share what was drawn, each with a
+        copy of its own: a kernel may change its inputs.
+        """
+        key = (space.dtypes, focus, structure, count)
+        if key not in self._drawn:
+            self._drawn[key] = in_order(space.cases(focus, structure), count, self.seed)
+        return (case.copied() for case in self._drawn[key])
 
 
 @dataclass
@@ -162,9 +172,10 @@ class _Search:
                     return self.outcome
         for focus, structure, count in self._parts():
             self.sure = min(count, 1 if self.column.by_structure else self.session.effort.sure)
-            strategy = self.space.cases(focus, structure)
-            found = smallest(strategy, self._fails, count, self.session.seed)
-            if found is not None:
+            first = next(filter(self._fails, self.session.cases(self.space, focus, structure, count)), None)
+            if first is not None:
+                # The same cases again, up to the one that fails: from there hypothesis makes it smaller.
+                found = smallest(self.space.cases(focus, structure), self._fails, count, self.session.seed) or first
                 self.outcome.finding = self._explained(self.known[case_key(found)], focus, structure)
                 return self.outcome
         return self.outcome

@@ -1,5 +1,6 @@
 """oneop check: every property of every operator of a file, in every runtime that is here."""
 
+import contextlib
 import importlib.util
 import os
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from oneop.cli.failures import reported, stop
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    from oneop.check.companion import Companion
     from oneop.check.results import Report
     from oneop.operator import Operator
 
@@ -43,18 +45,23 @@ def command(
     junit: Annotated[Path | None, typer.Option(help="Write the report as JUnit's XML, for CI.")] = None,
 ) -> None:
     """Check every property of the operators in FILE: values, gradients, shapes, memory, threads, in every runtime."""
-    file, operators = _chosen(subject)
     _require_packages()
     if html is not None and junit is not None and html.resolve() == junit.resolve():
         raise stop(f"--html and --junit both name {html}: the second would replace the first. Give two paths.")
     _require_writable(html, junit)
+    _keep_out_of_the_way()
+    from oneop.check.companion import Companion, is_worth_it
+
     sanitizers: list[Literal["address", "thread"]] = []
     if sanitize:
         sanitizers.append("address")
     if threads:
         sanitizers.append("thread")
     try:
-        reports = _run(operators, quick, seed, target, sanitizers)
+        with contextlib.ExitStack() as stack:
+            companion = stack.enter_context(Companion()) if is_worth_it(target) else None
+            file, operators = _chosen(subject)
+            reports = _run(operators, quick, seed, target, sanitizers, companion)
     except KeyboardInterrupt:
         typer.echo("oneop: interrupted; no report was written", err=True)
         raise typer.Exit(130) from None
@@ -134,10 +141,10 @@ def _run(
     seed: int,
     targets: Sequence[str] | None,
     sanitizers: Sequence[Literal["address", "thread"]],
+    companion: "Companion | None",
 ) -> "list[Report]":
     from rich.console import Console
 
-    _keep_out_of_the_way()
     from oneop.check.console import NARROWEST, print_report
 
     console = Console(highlight=False)
@@ -146,7 +153,7 @@ def _run(
     reports = []
     for operator in operators:
         with _progress() as progress:
-            report = _checked(operator, quick, seed, targets, sanitizers, progress)
+            report = _checked(operator, quick, seed, targets, sanitizers, companion, progress)
         print_report(report, console)
         console.print()
         reports.append(report)
@@ -179,6 +186,7 @@ def _checked(
     seed: int,
     targets: Sequence[str] | None,
     sanitizers: Sequence[Literal["address", "thread"]],
+    companion: "Companion | None",
     progress: "Progress",
 ) -> "Report":
     """A mistake in the definition's examples or constraints, or an unknown target, is a failure of its own."""
@@ -192,7 +200,15 @@ def _checked(
         progress.update(task, description=what, completed=done, total=total)
 
     try:
-        return check(operator, quick=quick, seed=seed, targets=targets, sanitizers=sanitizers, on_progress=show)
+        return check(
+            operator,
+            quick=quick,
+            seed=seed,
+            targets=targets,
+            sanitizers=sanitizers,
+            companion=companion,
+            on_progress=show,
+        )
     except OneopError as error:
         result = Result("the check itself", "definition", "failed", finding=Finding(str(error)))
         return Report(operator.definition.name, (result,), seed, 0.0)

@@ -1,0 +1,201 @@
+"""A second process, on a second core: it looks at the columns of exported programs while this one looks at PyTorch's.
+
+It starts with the command and imports meanwhile what is slow to import. What it finds comes back cell by cell: where a
+runtime takes the process down with it, the cells that were reached keep their results, and the others fail and say so.
+"""
+
+import contextlib
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from types import TracebackType
+from typing import Any
+
+from oneop.check.results import Finding, Result
+from oneop.errors import OneopError
+
+Progress = Callable[[str, int, int], None]
+"""What is being looked at, the cells that are done, and all of them."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to look at: arguments of ``oneop.check.running.check``, and where the operator is defined."""
+
+    file: str
+    operator: str
+    arguments: dict[str, Any]
+
+
+class Companion:
+    """The process. It is started at once, and again where it ended; leaving the ``with`` block ends it."""
+
+    def __init__(self) -> None:
+        self._start()
+
+    def _start(self) -> None:
+        self._connection, theirs = Pipe()
+        with theirs:
+            code = f"import sys; sys.path[:] = {sys.path!r}; from oneop.check import companion; companion.serve()"
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", code, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,  # what a definition file prints was printed once
+                stderr=subprocess.PIPE,
+                pass_fds=[theirs.fileno()],
+                text=True,
+                errors="replace",
+            )
+        threading.Thread(target=_relay, args=(self._process,), daemon=True).start()
+
+    def __enter__(self) -> "Companion":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._connection.close()
+        self._process.terminate()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def ask(self, request: Request, on_progress: Progress) -> "Answer":
+        """Has the process look; what it says is collected by a thread."""
+        if self._process.poll() is not None:
+            self._start()
+        answer = Answer(self._process)
+        with contextlib.suppress(OSError):  # where it has ended, the answer says so
+            self._connection.send_bytes(pickle.dumps(request))
+        answer.collect(self._connection, on_progress)
+        return answer
+
+
+@dataclass
+class Answer:
+    """What has come back of one request."""
+
+    process: "subprocess.Popen[str]"
+    found: dict[tuple[str, str], Result] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    error: str | None = None
+    _at: str = "its start"
+    _thread: threading.Thread | None = None
+
+    def collect(self, connection: Connection, on_progress: Progress) -> None:
+        self._thread = threading.Thread(target=self._collect, args=(connection, on_progress), daemon=True)
+        self._thread.start()
+
+    def _collect(self, connection: Connection, on_progress: Progress) -> None:
+        while True:
+            try:
+                kind, said = pickle.loads(connection.recv_bytes())
+            except (EOFError, OSError):
+                self.error = f"the process that looks at it {_ending(self.process)} (in {self._at})"
+                return
+            if kind == "progress":
+                self._at = said[0]
+                on_progress(*said)
+            elif kind == "result":
+                self.found[said.property, said.column] = said
+            else:
+                self.notes, self.error = said
+                return
+
+    def wait(self) -> None:
+        assert self._thread is not None
+        self._thread.join()
+
+    def result(self, row: str, column: str) -> Result:
+        """After ``wait``: the cell's result; a failure where there is none."""
+        found = self.found.get((row, column))
+        if found is not None:
+            return found
+        return Result(row, column, "failed", finding=Finding(f"not looked at: {self.error}"))
+
+
+def _ending(process: "subprocess.Popen[str]") -> str:
+    code = process.wait()
+    if code >= 0:
+        return f"ended with status {code}"
+    try:
+        return f"was ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was ended by signal {-code}"
+
+
+def _relay(process: "subprocess.Popen[str]") -> None:
+    """Shows what the process says as if it were said here: a progress bar stays whole."""
+    assert process.stderr is not None
+    for line in process.stderr:
+        print(line, end="", file=sys.stderr, flush=True)
+
+
+def serve() -> None:
+    """What the process runs: requests come and results go by the descriptor that it was given."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one that asks, which then ends this one
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # what is temporary is removed on the way
+    connection = Connection(int(sys.argv[1]))
+    _warm_up()
+    while True:
+        try:
+            request = pickle.loads(connection.recv_bytes())
+        except (EOFError, OSError):
+            return
+        try:
+            _answer(connection, request)
+        except (BrokenPipeError, ConnectionResetError):
+            return
+
+
+def _answer(connection: Connection, request: Request) -> None:
+    def say(kind: str, said: object) -> None:
+        connection.send_bytes(pickle.dumps((kind, said)))
+
+    try:
+        from oneop import registry
+        from oneop.check.running import check
+
+        registry.load_file(request.file)
+        operator = registry.operators()[request.operator]
+        report = check(
+            operator,
+            **request.arguments,
+            native=False,
+            on_progress=lambda *said: say("progress", said),
+            on_result=lambda result: say("result", result),
+        )
+    except OSError:
+        raise
+    except Exception as error:
+        said = str(error) if isinstance(error, OneopError) else f"{type(error).__name__}: {error}"
+        say("done", ((), f"the process that looks at it failed: {said}"))
+    else:
+        say("done", (report.notes, None))
+
+
+def _warm_up() -> None:
+    """Imports what exporting and running files takes, while the other process looks at the kernels alone."""
+    import importlib.util
+
+    from oneop.check import running  # noqa: F401
+    from oneop.targets.models import model_runners
+
+    if importlib.util.find_spec("onnx") is not None:
+        for runner in model_runners():
+            runner.missing()
+
+
+def is_worth_it(targets: Collection[str] | None) -> bool:
+    """Whether there is a second core, and a column for the process."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores > 1 and (targets is None or set(targets) != {"pytorch"})
