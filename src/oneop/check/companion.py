@@ -5,11 +5,14 @@ runtime takes the process down with it, the cells that were reached keep their r
 """
 
 import contextlib
+import functools
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -38,6 +41,7 @@ class Companion:
     """The process. It is started at once, and again where it ended; leaving the ``with`` block ends it."""
 
     def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="oneop-check-")
         self._start()
 
     def _start(self) -> None:
@@ -46,6 +50,7 @@ class Companion:
             code = f"import sys; sys.path[:] = {sys.path!r}; from oneop.check import companion; companion.serve()"
             self._process = subprocess.Popen(
                 [sys.executable, "-c", code, str(theirs.fileno())],
+                env={"OMP_WAIT_POLICY": "PASSIVE", **os.environ, "TMPDIR": self._folder.name},  # two cores for two
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,  # what a definition file prints was printed once
                 stderr=subprocess.PIPE,
@@ -62,21 +67,17 @@ class Companion:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._connection.close()
-        self._process.terminate()
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        self._process.kill()  # it has nothing to put away: what is temporary lies in our folder
+        self._process.wait()
+        self._folder.cleanup()
 
     def ask(self, request: Request, on_progress: Progress) -> "Answer":
         """Has the process look; what it says is collected by a thread."""
         if self._process.poll() is not None:
             self._start()
-        answer = Answer(self._process)
-        with contextlib.suppress(OSError):  # where it has ended, the answer says so
-            self._connection.send_bytes(pickle.dumps(request))
-        answer.collect(self._connection, on_progress)
+        answer = Answer(self._process, self._connection)
+        answer.send(request)
+        answer.collect(on_progress)
         return answer
 
 
@@ -85,20 +86,29 @@ class Answer:
     """What has come back of one request."""
 
     process: "subprocess.Popen[str]"
+    connection: Connection
     found: dict[tuple[str, str], Result] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     error: str | None = None
     _at: str = "its start"
     _thread: threading.Thread | None = None
 
-    def collect(self, connection: Connection, on_progress: Progress) -> None:
-        self._thread = threading.Thread(target=self._collect, args=(connection, on_progress), daemon=True)
+    def send(self, what: object) -> None:
+        with contextlib.suppress(OSError):  # where the process has ended, the answer says so
+            self.connection.send_bytes(pickle.dumps(what))
+
+    def tell(self, crashed: bool) -> None:
+        """Whether the kernels crashed outside Python: the process waits for this before it calls them."""
+        self.send(crashed)
+
+    def collect(self, on_progress: Progress) -> None:
+        self._thread = threading.Thread(target=self._collect, args=(on_progress,), daemon=True)
         self._thread.start()
 
-    def _collect(self, connection: Connection, on_progress: Progress) -> None:
+    def _collect(self, on_progress: Progress) -> None:
         while True:
             try:
-                kind, said = pickle.loads(connection.recv_bytes())
+                kind, said = pickle.loads(self.connection.recv_bytes())
             except (EOFError, OSError):
                 self.error = f"the process that looks at it {_ending(self.process)} (in {self._at})"
                 return
@@ -143,23 +153,27 @@ def _relay(process: "subprocess.Popen[str]") -> None:
 def serve() -> None:
     """What the process runs: requests come and results go by the descriptor that it was given."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one that asks, which then ends this one
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # what is temporary is removed on the way
     connection = Connection(int(sys.argv[1]))
     _warm_up()
     while True:
         try:
             request = pickle.loads(connection.recv_bytes())
         except (EOFError, OSError):
-            return
+            break
         try:
             _answer(connection, request)
-        except (BrokenPipeError, ConnectionResetError):
-            return
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            break
+    shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True)  # the one that asked is gone, and did not do it
 
 
 def _answer(connection: Connection, request: Request) -> None:
     def say(kind: str, said: object) -> None:
         connection.send_bytes(pickle.dumps((kind, said)))
+
+    @functools.cache
+    def crashed() -> bool:
+        return bool(pickle.loads(connection.recv_bytes()))
 
     try:
         from oneop import registry
@@ -171,16 +185,19 @@ def _answer(connection: Connection, request: Request) -> None:
             operator,
             **request.arguments,
             native=False,
+            crashed=crashed,
             on_progress=lambda *said: say("progress", said),
             on_result=lambda result: say("result", result),
         )
-    except OSError:
+    except (EOFError, OSError):
         raise
     except Exception as error:
         said = str(error) if isinstance(error, OneopError) else f"{type(error).__name__}: {error}"
-        say("done", ((), f"the process that looks at it failed: {said}"))
+        last: tuple[tuple[str, ...], str | None] = ((), f"the process that looks at it failed: {said}")
     else:
-        say("done", (report.notes, None))
+        last = (report.notes, None)
+    crashed()  # what is said of it is read, whether it was of use or not
+    say("done", last)
 
 
 def _warm_up() -> None:

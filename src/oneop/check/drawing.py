@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from hypothesis import HealthCheck, Phase, assume, find, given, settings
@@ -24,6 +24,7 @@ from oneop.definition.record import NEEDS, Attribute, Definition, Input
 from oneop.errors import CallError
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
+Drawn = TypeVar("Drawn")
 
 ELEMENTS = 80_000
 """The most elements that the inputs and outputs of a case have together."""
@@ -84,9 +85,9 @@ class Space:
         return st.composite(_case)(self, focus, structure)
 
 
-def sample(strategy: st.SearchStrategy[Case], count: int, seed: int) -> list[Case]:
-    """At most ``count`` cases: the same for the same seed."""
-    found: list[Case] = []
+def sample(strategy: st.SearchStrategy[Drawn], count: int, seed: int) -> list[Drawn]:
+    """At most ``count`` of what a strategy makes, such as cases: the same for the same seed."""
+    found: list[Drawn] = []
 
     @with_seed(seed)
     @settings(
@@ -97,8 +98,8 @@ def sample(strategy: st.SearchStrategy[Case], count: int, seed: int) -> list[Cas
         suppress_health_check=list(HealthCheck),
     )
     @given(strategy)
-    def collect(case: Case) -> None:
-        found.append(case)
+    def collect(drawn: Drawn) -> None:
+        found.append(drawn)
 
     try:
         collect()

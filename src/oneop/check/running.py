@@ -44,7 +44,7 @@ def check(
     columns: Collection[str] | None = None,
     sanitizers: Sequence[Sanitizer] = (),
     native: bool = True,
-    crashed: bool = False,
+    crashed: Callable[[], bool] | None = None,
     companion: Companion | None = None,
     on_progress: Progress | None = None,
     on_result: Callable[[Result], None] | None = None,
@@ -60,7 +60,7 @@ def check(
         properties, columns: the rows and columns that are looked at, by title; None stands for all.
         sanitizers: "address", "thread": also runs the kernels under these, in a program of their own.
         native: whether the kernels also run in a program outside Python, before they are called in this process.
-        crashed: whether it is known that they crashed there, so that they are not called here.
+        crashed: says whether they crashed there, so that they are not called here; asked before the first call.
         companion: looks at the columns of exported programs at the same time; the operator needs a file of its own.
         on_progress: called with what is being looked at, the cells done, and all cells; by one thread at a time.
         on_result: called with the result of each cell, when it is there.
@@ -119,7 +119,7 @@ class _Check:
     targets: Collection[str] | None
     sanitizers: Sequence[Sanitizer]
     native: bool
-    crashed: bool
+    crashed: Callable[[], bool] | None
     companion: Companion | None
     on_progress: Progress | None
     on_result: Callable[[Result], None] | None
@@ -130,15 +130,18 @@ class _Check:
 
     def run(self) -> Report:
         begin = time.monotonic()
-        outside = self._outside()
-        self.crashed |= any(result.finding is not None and result.finding.crashed for result in outside)
-        # From here on the time runs: a slow start of the program outside Python does not count, nor do compilers.
-        seconds = self.session.effort.seconds * (1.0 - (NATIVE_SHARE if outside else 0.0))
         cells = [(row, column) for row in self.rows for column in self.session.columns if self._is_asked_for(column)]
         others = [cell for cell in cells if self._is_for_the_companion(cell[1])]
         own = [cell for cell in cells if cell not in others]
+        ways = self._ways_outside()
+        seconds = self.session.effort.seconds * (1.0 - (NATIVE_SHARE if ways else 0.0))
         answer = self._ask(others, seconds, len(cells)) if others else None
-        found = {(result.property, result.column): result for result in self._own(own, seconds, len(cells))}
+        outside = self._outside(ways)
+        known = any(result.finding is not None and result.finding.crashed for result in outside)
+        if answer is not None:
+            answer.tell(known)
+        crashed = self.crashed or (lambda: known)
+        found = {(result.property, result.column): result for result in self._own(own, seconds, len(cells), crashed)}
         notes = self._notes([column for column in self.session.columns if not self._is_for_the_companion(column)])
         if answer is not None:
             answer.wait()
@@ -149,14 +152,22 @@ class _Check:
         name = self.session.subject.definition.name
         return Report(name, tuple(results), self.session.seed, time.monotonic() - begin, notes)
 
-    def _own(self, cells: Sequence[tuple[Property, Column]], seconds: float, count: int) -> Iterator[Result]:
-        """The cells that this process looks at."""
-        unbuilt = {} if self.crashed else self._build()
+    def _own(
+        self, cells: Sequence[tuple[Property, Column]], seconds: float, count: int, crashed: Callable[[], bool]
+    ) -> Iterator[Result]:
+        """The cells that this process looks at: first those that no kernel can crash. The time that builds take, and a
+        slow start of the program outside Python, does not count.
+        """
         end = time.monotonic() + seconds
         left = sum(row.weight for row, column in cells if self._reason(row, column) is None)
-        for done, (row, column) in enumerate(cells):
+        failing: dict[str, Finding] | None = None
+        for done, (row, column) in enumerate(sorted(cells, key=lambda cell: cell[1].is_native)):
             self._tell(f"{row.title}, {column.title}", done, count)
-            result = self._without_looking(row, column, unbuilt)
+            if column.is_native and failing is None:
+                begin = time.monotonic()
+                failing = self._failing([one for _, one in cells if one.is_native], crashed())
+                end += time.monotonic() - begin
+            result = self._without_looking(row, column, failing or {})
             if result is None:
                 share = (end - time.monotonic()) * row.weight / max(left, row.weight)
                 left -= row.weight
@@ -177,7 +188,6 @@ class _Check:
             "targets": self.targets,
             "properties": [row.title for row in self.rows],
             "columns": list(dict.fromkeys(column.title for _, column in cells)),
-            "crashed": self.crashed,
         }
         request = Request(operator.defined_in, operator.definition.name, arguments)
         return self.companion.ask(request, lambda what, done, _: self._tell(what, done, count, is_own=False))
@@ -204,15 +214,13 @@ class _Check:
             return column.target in self.targets
         return column.missing() is None
 
-    def _build(self) -> dict[str, Finding]:
-        """What the columns need is built before the clock of the properties runs, by title: what does not build fails
-        every cell of the column.
-        """
-        operator = self.session.subject.operator
-        native = [column for column in self.session.columns if self._is_asked_for(column) and column.is_native]
+    def _failing(self, native: Sequence[Column], crashed: bool) -> dict[str, Finding]:
+        """What fails every cell of a column of kernels, by title: that they crash, or that they do not build."""
+        if crashed:
+            return {column.title: Finding(CRASHED, crashed=True) for column in native}
         found: dict[str, Finding] = {}
-        kernels = _failure(lambda: _build_kernels(operator))
-        for column in native:
+        kernels = _failure(lambda: _build_kernels(self.session.subject.operator))
+        for column in dict.fromkeys(native):
             unbuilt = kernels
             if unbuilt is None and column.missing() is None and column.unfit() is None:
                 unbuilt = _failure(column.prepare)
@@ -220,43 +228,43 @@ class _Check:
                 found[column.title] = unbuilt
         return found
 
-    def _outside(self) -> list[Result]:
+    def _ways_outside(self) -> list[Sanitizer | None]:
+        """How the kernels run in a program outside Python: as they are, under each sanitizer."""
+        is_called_here = any(column.is_native for column in self.session.columns if self._is_asked_for(column))
+        return [*([None] if self.native and is_called_here else []), *self.sanitizers]
+
+    def _outside(self, ways: Sequence[Sanitizer | None]) -> list[Result]:
         """What the kernels do in a program outside Python, where a crash takes nothing with it."""
         operator = self.session.subject.operator
-        is_called_here = any(column.is_native for column in self.session.columns if self._is_asked_for(column))
-        wanted: list[Sanitizer | None] = [None] if self.native and is_called_here else []
-        wanted += list(self.sanitizers)
         if not operator.has_kernels:
             return [
                 Result(row, native_rows.COLUMN, "skipped", "the operator has no kernels")
                 for sanitizer in self.sanitizers
                 for row in native_rows.of(sanitizer)
             ]
-        if not wanted:
+        if not ways:
             return []
         from oneop.check.native import findings
 
         cases = _driven(self.session)
         found: list[Result] = []
-        for sanitizer in wanted:
-            self._tell("kernels outside Python" + (f", {sanitizer}" if sanitizer else ""), 0, 1)
-            found.extend(findings(operator, cases, sanitizer))
+        for way in ways:
+            self._tell("kernels outside Python" + (f", {way}" if way else ""), 0, 1)
+            found.extend(findings(operator, cases, way))
         return found
 
     def _reason(self, row: Property, column: Column) -> str | None:
         return column.unfit() or row.reason(self.session.subject, column)
 
-    def _without_looking(self, row: Property, column: Column, unbuilt: dict[str, Finding]) -> Result | None:
+    def _without_looking(self, row: Property, column: Column, failing: dict[str, Finding]) -> Result | None:
         missing = column.missing()
         if missing is not None:
             return Result(row.title, column.title, "failed", finding=Finding(missing))
         reason = self._reason(row, column)
         if reason is not None:
             return Result(row.title, column.title, "skipped", reason)
-        if column.title in unbuilt:
-            return Result(row.title, column.title, "failed", finding=unbuilt[column.title])
-        if self.crashed and column.is_native:
-            return Result(row.title, column.title, "failed", finding=Finding(CRASHED, crashed=True))
+        if column.title in failing:
+            return Result(row.title, column.title, "failed", finding=failing[column.title])
         return None
 
     def _cell(self, row: Property, column: Column, clock: Clock) -> Result:

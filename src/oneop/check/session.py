@@ -87,10 +87,10 @@ class Session:
     programs: Programs
     effort: Effort
     seed: int
-    _structures: dict[Any, list[Any]] = field(default_factory=dict)
+    _structures: dict[Any, list[Structure]] = field(default_factory=dict)
     _drawn: dict[Any, list[Case]] = field(default_factory=dict)
 
-    def structured_cases(self, space: Space) -> list[Any]:
+    def structures(self, space: Space) -> list[Structure]:
         """The structures that compiled graphs and files are made for: the first has every optional input and the
         attributes' defaults, the others are drawn.
         """
@@ -136,7 +136,7 @@ def search(
 def one_case(session: Session, column: Column, examine: Examine, focus: Focus) -> Outcome:
     """Looks at one case of the column: the first that says something."""
     space = session.subject.space
-    structure = session.structured_cases(space)[0] if column.by_structure else None
+    structure = session.structures(space)[0] if column.by_structure else None
     looking = _Search(session, column, examine, Clock(0.0), (focus,), space, 0.0)
     for case in [*session.subject.examples, *sample(space.cases(focus, structure), 12, session.seed)]:
         looking.outcome.finding = looking.look(case)
@@ -211,7 +211,7 @@ class _Search:
             for focus in self.focuses:
                 yield focus, None, self._count(focus, effort.cases)
             return
-        structures = self.session.structured_cases(self.space)
+        structures = self.session.structures(self.space)
         if self.column.is_slow or self.share <= FEW:
             structures = structures[: max(1, effort.structures // 2)]
         for structure in structures:
@@ -293,23 +293,30 @@ def _merged(focuses: Sequence[Focus]) -> list[Focus]:
     return found
 
 
-def _structures(space: Space, count: int, seed: int) -> list[Any]:
+def _structures(space: Space, count: int, seed: int) -> list[Structure]:
     """The first with all inputs and default attributes in the first dtypes; then others, each unlike those before."""
     plain = replace(ORDINARY, attributes="default")
     first_dtypes = Space(space.definition, space.constraints, space.dtypes[:1])
     optional = frozenset(item.name for item in space.definition.inputs if item.arity == "optional")
-    defaults = [case.structure for case in sample(first_dtypes.cases(plain), 40, seed)]
-    full = [item for item in defaults if item.present == optional] or defaults
-    drawn = [case.structure for case in sample(space.cases(ORDINARY), 40 * count, seed)]
-    chosen = full[:1]
+    defaults = list(dict.fromkeys(sample(first_dtypes.structures(plain), 40, seed)))
+    rest = list(dict.fromkeys(sample(space.structures(ORDINARY), 40 * count, seed)))
+    chosen: list[Structure] = []
+    for structure in sorted(defaults, key=lambda item: item.present != optional):
+        if _has_calls(space, structure, seed):
+            chosen.append(structure)
+            break
     # What differs most from those that are chosen comes next: dtypes, absent inputs and attributes all get their turn.
-    rest = list(dict.fromkeys(drawn))
     while rest and len(chosen) < count:
         best = max(rest, key=lambda item: min((_distance(item, other) for other in chosen), default=0))
         rest.remove(best)
-        if best not in chosen:
+        if best not in chosen and _has_calls(space, best, seed):
             chosen.append(best)
     return chosen
+
+
+def _has_calls(space: Space, structure: Structure, seed: int) -> bool:
+    """A constraint may leave none: attributes that admit no size, for example."""
+    return bool(sample(space.cases(ORDINARY, structure), 3, seed))
 
 
 def _distance(left: Any, right: Any) -> int:

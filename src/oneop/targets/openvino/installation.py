@@ -1,5 +1,6 @@
 """Where the installed OpenVINO keeps what a library for it is compiled and linked with."""
 
+import functools
 import importlib.metadata
 import importlib.util
 from dataclasses import dataclass
@@ -52,11 +53,16 @@ def installation() -> Installation:
             "from PyPI, which has them: pip install --force-reinstall openvino."
         )
     return Installation(
-        importlib.metadata.version("openvino"), include, libraries, found[_THREADS] is not None, _flags(libraries[0])
+        importlib.metadata.version("openvino"),
+        include,
+        libraries,
+        found[_THREADS] is not None,
+        _flags(libraries[0], libraries[0].stat().st_mtime_ns),
     )
 
 
-def _flags(library: Path) -> tuple[str, ...]:
+@functools.cache
+def _flags(library: Path, changed: int) -> tuple[str, ...]:
     """Packages before 2026 were compiled with the strings that libstdc++ had before C++11; so has what links them."""
     return ("-D_GLIBCXX_USE_CXX11_ABI=0",) if _OLD_STRINGS in library.read_bytes() else ()
 
