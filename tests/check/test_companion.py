@@ -92,7 +92,7 @@ def test_a_crash_in_it_fails_what_it_did_not_reach(tmp_path: Path, monkeypatch: 
         assert exported is not None
         assert exported.finding is not None
         assert exported.finding.summary == (
-            "not looked at: the process that looks at it was ended by SIGABRT (in values, PyTorch exported)"
+            "not looked at: the process that looks at it was ended by SIGABRT (in values, ONNX Runtime, function body)"
         )
         assert {item.column for item in report.failures} >= {EXPORTED, "ONNX Runtime, function body"}
         assert looked_at(right, companion).ok  # it was started again
