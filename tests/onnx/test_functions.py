@@ -362,6 +362,67 @@ def test_a_size_that_the_reference_asks_for_cannot_be_free(tmp_path: Path) -> No
     )
 
 
+@oneop.op("onnx_functions::windows")
+def windows(
+    x: Float[Tensor, "*batch n"], *, size: int = 2, stride: int = 1
+) -> Float[Tensor, "*batch (n-size)//stride+1"]:
+    """torch.export asks how its example lies in memory, and whether a window fits: it has guards that no Dim can say."""
+    return x.unfold(-1, size, stride).square().sum(-1)
+
+
+@pytest.mark.parametrize(("size", "stride"), [(2, 1), (3, 3), (3, 2), (4, 5), (1, 1)])
+def test_guards_of_layouts_do_not_bind_sizes(tmp_path: Path, size: int, stride: int) -> None:
+    class Windows(torch.nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return windows(x, size=size, stride=stride)
+
+    lengths = [6, size, size + 1, 2 * size, 12, 13]
+    examples = [(torch.randn(rows, length),) for rows, length in zip((2, 3, 1, 2, 4, 2), lengths, strict=True)]
+    auto = torch.export.Dim.AUTO
+    export_and_compare(Windows(), examples, tmp_path, fallbacks=BOTH, dynamic_shapes=({0: auto, 1: auto},))
+
+
+def at_one_size(x: Tensor) -> Tensor:
+    return x * 2 if x.shape[0] == 20 else x
+
+
+def beyond_a_size(x: Tensor) -> Tensor:
+    return x * 2 if x.shape[0] > 20 else x
+
+
+def at_multiples(x: Tensor) -> Tensor:
+    return x * 2 if x.shape[0] % 3 == 0 else x
+
+
+def in_parts(x: Tensor) -> Tensor:
+    """torch decides how many parts there are, in code of its own."""
+    return torch.cat([part * number for number, part in enumerate(x.split(5))])
+
+
+@pytest.mark.parametrize(
+    "reference", [at_one_size, beyond_a_size, at_multiples, in_parts], ids=lambda given: given.__name__
+)
+def test_guards_that_decide_what_is_computed_bind_sizes(reference: Any, tmp_path: Path) -> None:
+    """A file for all sizes would give wrong numbers at some: there is none."""
+
+    def branching(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+        return reference(x)
+
+    op = oneop.op(f"onnx_functions::branching_{reference.__name__}")(branching)
+
+    class Branching(torch.nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return op(x)
+
+    with pytest.raises(
+        oneop.ExportError, match="some sizes are free in this model, and it does not do the same at all"
+    ):
+        export_quietly(
+            Branching(), (torch.randn(7),), tmp_path / "m.onnx", dynamic_shapes=({0: torch.export.Dim.AUTO},)
+        )
+    export_and_compare(Branching(), [(torch.randn(20),)], tmp_path)
+
+
 def test_constant_inputs_do_not_reach_a_branch_that_is_not_taken(tmp_path: Path) -> None:
     # onnxruntime computes what depends on constants alone before the model runs, in branches too: with an absent
     # input it crashed.

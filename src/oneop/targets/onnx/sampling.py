@@ -2,6 +2,8 @@
 be.
 """
 
+import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +19,12 @@ _SMALLEST = 3
 """torch.export treats sizes 0 and 1 as special; 2 is what an author's constant is likely to be."""
 
 
+_LARGE = 64
+"""Attributes beyond this are no sizes, or of tensors that an example should not have."""
+_BEHIND = 8
+"""How many sizes from a lower bound on are tried."""
+
+
 @dataclass(frozen=True)
 class Sizes:
     """A size for each name of the definition, and the leading sizes for each batch."""
@@ -26,15 +34,15 @@ class Sizes:
 
 
 def samples(call: Call) -> Iterator[list[tuple[int, ...]]]:
-    """Shapes for the tensors of a call: small and all different first, then nearer and nearer to those of the call.
-
-    The last has every size that the model fixes.
+    """Shapes for the tensors of a call: small and all different first, then primes (a multiple of no attribute), then
+    nearer and nearer to those of the call. The last has every size that the model fixes.
     """
     known = _known(call)
     order = sorted(known.dims, key=lambda name: (known.dims[name] is None, known.dims[name]))
     distinct = {name: _SMALLEST + position for position, name in enumerate(order)}
     largest = max([size for size in known.dims.values() if size is not None], default=_SMALLEST)
-    for dims in (distinct, _filled(known.dims, largest + 1, 1), _filled(known.dims, 2 * largest, largest)):
+    primes = dict(zip(order, _primes_above(2 * _largest_integer(call)), strict=False))
+    for dims in (distinct, primes, _filled(known.dims, largest + 1, 1), _filled(known.dims, 2 * largest, largest)):
         batches = {
             name: tuple(_SMALLEST + len(order) + index for index in range(len(sizes)))
             for name, sizes in known.batches.items()
@@ -49,6 +57,20 @@ def samples(call: Call) -> Iterator[list[tuple[int, ...]]]:
     shapes = shapes_of(call, exact, exact=True)
     if shapes is not None:
         yield shapes
+
+
+def _largest_integer(call: Call) -> int:
+    flat = [
+        one for value in call.attributes.values() for one in (value if isinstance(value, list | tuple) else [value])
+    ]
+    found = max((abs(one) for one in flat if isinstance(one, int)), default=0)
+    return min(found, _LARGE)
+
+
+def _primes_above(bound: int) -> Iterator[int]:
+    for number in itertools.count(max(bound + 1, _SMALLEST + 2)):
+        if all(number % divisor for divisor in range(2, math.isqrt(number) + 1)):
+            yield number
 
 
 def _filled(known: Mapping[str, int | None], start: int, step: int) -> dict[str, int]:
@@ -121,12 +143,25 @@ def variants(call: Call, shapes: Sequence[tuple[int, ...]], static: bool) -> Ite
     groups = [name for name in base.batches if not static or None in known.batches[name]]
     changes: list[dict[str, int]] = [{name: 1} for name in [*names, *groups]]
     changes.append(dict.fromkeys([*names, *groups], _SMALLEST))
+    yield from _changed(call, base, changes, exact=static)
+
+
+def below(call: Call, shapes: Sequence[tuple[int, ...]], bound: int) -> Iterator[list[tuple[int, ...]]]:
+    """Shapes like these, with each size in turn below a bound, and some at it and behind."""
+    base = _sizes(call, shapes)
+    changes = [{name: size} for name in base.dims for size in range(bound + _BEHIND)]
+    yield from _changed(call, base, changes, exact=False)
+
+
+def _changed(
+    call: Call, base: Sizes, changes: Sequence[Mapping[str, int]], exact: bool
+) -> Iterator[list[tuple[int, ...]]]:
     for change in changes:
         dims = {name: change.get(name, size) for name, size in base.dims.items()}
         batches = {
             name: (change[name],) * len(sizes) if name in change else sizes for name, sizes in base.batches.items()
         }
-        found = shapes_of(call, Sizes(dims, batches), exact=static)
+        found = shapes_of(call, Sizes(dims, batches), exact=exact)
         if found is not None:
             yield found
 
@@ -182,7 +217,8 @@ def dynamic_dims(call: Call, shapes: Sequence[tuple[int, ...]], static: bool) ->
                 name = f"dim_{dim.name}"
                 dims[axis] = shared.setdefault(name, torch.export.Dim(name))
             elif isinstance(dim, Anything):
-                dims[axis] = torch.export.Dim(f"any_{position}_{axis}")
+                name = f"any_{position}_{axis}"
+                dims[axis] = torch.export.Dim(name)
             elif not isinstance(dim, Number) and any(name not in call.attributes for name in names(dim)):  # type: ignore[arg-type]
                 dims[axis] = torch.export.Dim.AUTO
         found.append(dims)

@@ -4,6 +4,7 @@ allows it.
 
 import contextlib
 import io
+import itertools
 import logging
 import warnings
 from collections.abc import Iterator, Sequence
@@ -14,7 +15,7 @@ from typing import Any
 import torch
 
 from oneop.errors import ExportError
-from oneop.targets.onnx import sampling
+from oneop.targets.onnx import guards, sampling
 from oneop.targets.onnx.calls import Call
 from oneop.targets.onnx.nodes import float32
 
@@ -106,22 +107,53 @@ def _is_possible(call: Call, symbolic: tuple[str, ...], static: bool) -> bool:
 
 
 def _trace(call: Call, symbolic: tuple[str, ...], static: bool) -> Trace:
-    shapes = _shapes(call, static)
-    tensors = sampling.tensors(call, shapes)
-    scalars = [torch.tensor(float(call.attributes[name]), dtype=torch.float32) for name in symbolic]
-    dims = [*sampling.dynamic_dims(call, shapes, static), *[{} for _ in scalars]]
     with quiet():
-        try:
-            program = torch.export.export(
-                _Reference(call, symbolic), (*tensors, *scalars), dynamic_shapes=(tuple(dims),), strict=False
-            )
-        except Exception as error:
-            raise RefusedError(first_line(error)) from error
+        program, dims, shapes, least = _first_that_exports(call, symbolic, static)
         _require_free(program, dims)
         if symbolic:
             _require_agreement(call, program, symbolic, shapes)
-        _require_agreement_of_sizes(call, program, symbolic, shapes, static)
+        _require_agreement_of_sizes(call, program, symbolic, shapes, static, least)
     return Trace(program, symbolic, static)
+
+
+def _first_that_exports(
+    call: Call, symbolic: tuple[str, ...], static: bool
+) -> tuple[torch.export.ExportedProgram, list[dict[int, Any]], list[tuple[int, ...]], int | None]:
+    """The program, its dimensions, the shapes that it was traced at, and the least size that torch's own guards admit;
+    None where there are no guards but those of a Dim.
+    """
+    refused: RefusedError | None = None
+    for shapes in _shapes(call, static):
+        try:
+            return *_exported(call, symbolic, shapes, static, guarded=False), shapes, None
+        except RefusedError as refusal:
+            refused = refused or refusal
+            if "Constraints violated" not in str(refusal.__cause__):
+                break
+        with contextlib.suppress(RefusedError):
+            program, dims = _exported(call, symbolic, shapes, static, guarded=True)
+            least = guards.least_size(program) if _are_free(program, dims) else None
+            if least is not None:
+                return program, dims, shapes, least
+    assert refused is not None
+    raise refused
+
+
+def _exported(
+    call: Call, symbolic: tuple[str, ...], shapes: list[tuple[int, ...]], static: bool, *, guarded: bool
+) -> tuple[torch.export.ExportedProgram, list[dict[int, Any]]]:
+    tensors = sampling.tensors(call, shapes)
+    scalars = [torch.tensor(float(call.attributes[name]), dtype=torch.float32) for name in symbolic]
+    dims = [*sampling.dynamic_dims(call, shapes, static), *[{} for _ in scalars]]
+    if guarded:
+        dims = [dict.fromkeys(axes, torch.export.Dim.AUTO) for axes in dims]
+    try:
+        program = torch.export.export(
+            _Reference(call, symbolic), (*tensors, *scalars), dynamic_shapes=(tuple(dims),), strict=False
+        )
+    except Exception as error:
+        raise RefusedError(first_line(error)) from error
+    return program, dims
 
 
 class _Reference(torch.nn.Module):
@@ -157,13 +189,14 @@ def _arguments(call: Call, tensors: Sequence[torch.Tensor]) -> tuple[list[Any], 
     return inputs, attributes
 
 
-def _shapes(call: Call, static: bool) -> list[tuple[int, ...]]:
-    """The first shapes at which the reference runs; the nearest to the call's where it runs at none."""
+def _shapes(call: Call, static: bool) -> Iterator[list[tuple[int, ...]]]:
+    """The shapes at which the reference runs; those nearest to the call's where it runs at none."""
     candidates = list(sampling.samples(call))
     if static:
         candidates = candidates[-1:]
     if not candidates:
         raise RefusedError(f"no sizes fit the definition with {dict(call.attributes)}")
+    runs = False
     for shapes in candidates:
         try:
             inputs, attributes = _arguments(call, sampling.tensors(call, shapes))
@@ -172,21 +205,34 @@ def _shapes(call: Call, static: bool) -> list[tuple[int, ...]]:
         except Exception as error:  # the author's code may raise anything; these shapes are only tried
             logging.getLogger(__name__).debug("%s does not run at %s: %s", call.definition.name, shapes, error)
             continue
-        return shapes
-    return candidates[-1]
+        runs = True
+        yield shapes
+    if not runs:
+        yield candidates[-1]
 
 
 def _require_free(program: torch.export.ExportedProgram, dims: Sequence[dict[int, Any]]) -> None:
     """A trace may not have taken a free size for a constant without a word."""
+    for axis, size in _sizes(program, dims):
+        if isinstance(size, int):
+            raise RefusedError(f"the trace holds only for size {size} in dimension {axis} of an input")
+
+
+def _are_free(program: torch.export.ExportedProgram, dims: Sequence[dict[int, Any]]) -> bool:
+    """Whether each size is one of its own: no constant, and no multiple of another number."""
+    return not any(isinstance(size, int) or not size.node.expr.is_symbol for _, size in _sizes(program, dims))
+
+
+def _sizes(
+    program: torch.export.ExportedProgram, dims: Sequence[dict[int, Any]]
+) -> Iterator[tuple[int, int | torch.SymInt]]:
+    """The axes that should be free, and the sizes that they have in the trace."""
     inputs = [node for node in program.graph.nodes if node.op == "placeholder"]
     names = set(program.graph_signature.user_inputs)
     own = [node for node in inputs if node.name in names]
     for node, axes in zip(own, dims, strict=True):
         for axis in axes:
-            if isinstance(node.meta["val"].shape[axis], int):
-                raise RefusedError(
-                    f"the trace holds only for size {node.meta['val'].shape[axis]} in dimension {axis} of an input"
-                )
+            yield axis, node.meta["val"].shape[axis]
 
 
 def _require_agreement(
@@ -209,9 +255,14 @@ def _require_agreement_of_sizes(
     symbolic: Sequence[str],
     shapes: Sequence[tuple[int, ...]],
     static: bool,
+    least: int | None,
 ) -> None:
-    """torch.export takes for granted that a free size is not 1, and that two of them differ. A reference may ask."""
-    for variant in sampling.variants(call, shapes, static):
+    """torch.export takes for granted that a free size is not 1, and that two of them differ. A reference may ask.
+
+    Where there is a ``least`` size, all below it are tried too, and those that the trace could have begun with.
+    """
+    more = () if least is None else itertools.chain(sampling.below(call, shapes, least), sampling.samples(call))
+    for variant in itertools.chain(sampling.variants(call, shapes, static), more):
         _agrees(call, program, symbolic, _values(call, symbolic), variant)
 
 
@@ -235,8 +286,10 @@ def _agrees(
         return False
     scalars = [torch.tensor(value, dtype=torch.float32) for value in values]
     try:
-        # ONNX has no guards: what matters is what the graph computes.
-        found = program.module(check_guards=False)(*tensors, *scalars)
+        # ONNX has no guards and no lower bounds: what matters is what the graph computes.
+        module = program.module(check_guards=False)
+        module._forward_pre_hooks.clear()
+        found = module(*tensors, *scalars)
     except Exception as error:
         raise RefusedError(f"the trace does not run at the sizes {_shown(shapes)}, and the reference does") from error
     if len(wanted) != len(found) or not all(map(_close, wanted, found)):
