@@ -7,9 +7,9 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from oneop.errors import DefinitionError
+from oneop.errors import BuildError, DefinitionError
 
 if TYPE_CHECKING:
     from oneop.operator import Operator
@@ -92,6 +92,16 @@ def compiled_together(operators: "Iterable[Operator]") -> list["Operator"]:
         found.update(dict.fromkeys(neighbours))
     order = list(_operators.values())
     return sorted(found, key=lambda operator: order.index(operator) if operator in order else len(order))
+
+
+def require_operator(item: object, function: str) -> "Operator":
+    """Raises BuildError where what a function was given is no operator."""
+    if not hasattr(item, "kernel_spec"):
+        raise BuildError(
+            f"{function} takes operators, or the path of a file that defines some, not {type(item).__name__}. Pass what"
+            " @oneop.op made of your function."
+        )
+    return cast("Operator", item)
 
 
 def _place(operator: "Operator") -> str:

@@ -121,3 +121,9 @@ def far(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
 @oneop.op("faulty::in_pieces", kernels=CPP)
 def in_pieces(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
     return x + 2
+
+
+@oneop.op("faulty::half_forward")
+def half_forward(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+    """Its tangent lacks a term, and the reference's lacks it too."""
+    return x * torch.sin(x.detach())

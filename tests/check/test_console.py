@@ -36,3 +36,15 @@ def test_each_column_is_there_at_every_width(width: int, tables: int) -> None:
     assert text.count("FAILED") == 1
     assert "…" not in text
     assert all(len(line) <= width for line in text.splitlines())
+
+
+def test_what_a_passed_cell_could_not_cover_is_said() -> None:
+    passed = Result("values", COLUMNS[0], "passed", "3 calls were not made after one that did not return")
+    skipped = Result("values", COLUMNS[1], "skipped", "there is no file")
+    written = io.StringIO()
+    print_report(Report("demo::op", (passed, skipped), 0, 1.0), Console(file=written, width=120))
+    text = written.getvalue()
+    assert "passed (1)" in text
+    assert "skip (2)" in text
+    assert "  (1) 3 calls were not made after one that did not return" in text
+    assert "  (2) there is no file" in text

@@ -24,6 +24,7 @@ FAULTS = [
     ("summed", "first gradient, reference", "With the same incoming gradient in contiguous memory the answer is right"),
     ("both_wrong", "first gradient, finite differences", "Every number is 1.001 times the right one."),
     ("both_wrong", "first gradient, reference", "Every number is 1.001 times the right one."),
+    ("half_forward", "forward mode", "A term of the gradient's formula or kernel is missing or wrong."),
     ("first_order_only", "second gradient, finite differences", "Every number is 0.5 times the right one."),
     ("first_order_only", "second gradient, reference", "Every number is 0.5 times the right one."),
 ]

@@ -366,7 +366,7 @@ def test_a_size_that_the_reference_asks_for_cannot_be_free(tmp_path: Path) -> No
 def windows(
     x: Float[Tensor, "*batch n"], *, size: int = 2, stride: int = 1
 ) -> Float[Tensor, "*batch (n-size)//stride+1"]:
-    """torch.export asks how its example lies in memory, and whether a window fits: it has guards that no Dim can say."""
+    """torch.export asks how its example lies in memory, and whether a window fits: guards that no Dim can say."""
     return x.unfold(-1, size, stride).square().sum(-1)
 
 

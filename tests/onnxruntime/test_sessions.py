@@ -160,3 +160,10 @@ def test_nothing_is_imported_before_a_session_is_made() -> None:
     program = "import oneop, sys; oneop.onnxruntime.session; print({'onnx', 'onnxruntime'} & set(sys.modules))"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert run.stdout == "set()\n"
+
+
+def test_what_is_no_operator(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save(model(operator("affine"), [np.zeros((2, 3), "float32")]), path)
+    with pytest.raises(BuildError, match=r"^oneop\.onnxruntime\.session takes operators, or the path of a file"):
+        oneop.onnxruntime.session(path, [3])  # type: ignore[list-item]

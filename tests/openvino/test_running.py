@@ -2,6 +2,7 @@
 
 import re
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import onnx
@@ -9,6 +10,7 @@ import openvino
 import pytest
 from onnx import numpy_helper
 
+import oneop
 from oneop.targets.openvino import core
 from support.ov_models import compiled, model, more, operator, read, results
 
@@ -153,3 +155,13 @@ def test_a_model_outlives_its_core_and_the_extension() -> None:
     del other
     for _ in range(3):
         np.testing.assert_array_equal(results(loaded, [x])[0], x + 1)
+
+
+@pytest.mark.parametrize("ops", [3, [3]])
+def test_what_is_no_operator(ops: Any) -> None:
+    with pytest.raises(oneop.BuildError) as caught:
+        core(ops)
+    assert str(caught.value) == (
+        "oneop.openvino takes operators, or the path of a file that defines some, not int. Pass what @oneop.op made of"
+        " your function."
+    )

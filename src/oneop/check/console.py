@@ -76,15 +76,15 @@ def table(report: Report, columns: Sequence[str] | None = None, width: int | Non
 
 
 def reasons(report: Report) -> list[str]:
-    """Why cells were skipped, each once."""
-    return list(dict.fromkeys(item.reason for item in report.results if item.status == "skipped" and item.reason))
+    """Why cells were skipped, and what those that passed could not cover, each once."""
+    return list(dict.fromkeys(item.reason for item in report.results if item.status != "failed" and item.reason))
 
 
 def _cell(result: Result | None, listed: Sequence[str]) -> Text:
     if result is None:
         return Text("-", style="dim")
     word, style = _MARKS[result.status]
-    number = f" ({listed.index(result.reason) + 1})" if result.status == "skipped" and result.reason else ""
+    number = f" ({listed.index(result.reason) + 1})" if result.reason in listed else ""
     return Text(word + number, style=style)
 
 

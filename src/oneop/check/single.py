@@ -5,13 +5,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from oneop.check import behaviour, native
 from oneop.check.cases import Case
 from oneop.check.columns import Column, InapplicableError, columns_of
 from oneop.check.examples import case_of
 from oneop.check.native import rows
 from oneop.check.oracle import ReferenceRefusedError
-from oneop.check.properties import COMPARISONS, PROPERTIES, SLOPES, compared, measured
+from oneop.check.properties import COMPARISONS, FORWARD, PROPERTIES, SLOPES, along, compared, measured
 from oneop.check.results import Finding
 from oneop.check.session import QUICK, Clock, Session, raised
 from oneop.check.subject import subject_of
@@ -68,7 +70,9 @@ def look(
 def _look(session: Session, column: Column, title: str, case: Case) -> Finding | None:
     try:
         if title in COMPARISONS:
-            return compared(session, column, title, *COMPARISONS[title], case)
+            found = compared(session, column, title, *COMPARISONS[title], case)
+            is_measured_too = title == FORWARD and found is None and _is_in_float64(case)
+            return along(session, column, case) if is_measured_too else found
         if title in SLOPES:
             return measured(session, column, title, SLOPES[title], case)
         if title == "memory":
@@ -78,6 +82,12 @@ def _look(session: Session, column: Column, title: str, case: Case) -> Finding |
         raise
     except Exception as error:
         return raised(error, case)
+
+
+def _is_in_float64(case: Case) -> bool:
+    """Finite differences need its digits."""
+    floating = [tensor for tensor in case.tensors if tensor.dtype.is_floating_point]
+    return bool(floating) and all(tensor.dtype == torch.float64 for tensor in floating)
 
 
 def _titles() -> str:

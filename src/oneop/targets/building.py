@@ -121,10 +121,4 @@ def _operators(given: "Operator | Sequence[Operator] | str | Path") -> "list[Ope
     if isinstance(given, str | Path):
         return registry.load_file(given)
     listed = [*given] if isinstance(given, Sequence) else [given]
-    for item in listed:
-        if not hasattr(item, "kernel_spec"):
-            raise BuildError(
-                f"oneop.build takes operators, or the path of a file that defines some, not {type(item).__name__}. Pass"
-                " what @oneop.op made of your function."
-            )
-    return listed
+    return [registry.require_operator(item, "oneop.build") for item in listed]

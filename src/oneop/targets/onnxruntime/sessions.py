@@ -74,7 +74,7 @@ def _chosen(model: Model, ops: Any, devices: Sequence[Device]) -> "tuple[list[Op
     libraries: list[Path] = []
     for item in [ops] if isinstance(ops, str | PathLike) or not isinstance(ops, Sequence) else ops:
         if not isinstance(item, str | PathLike):
-            operators.append(_with_kernels(item, devices))
+            operators.append(_with_kernels(registry.require_operator(item, "oneop.onnxruntime.session"), devices))
         elif Path(item).suffix in _LIBRARY_SUFFIXES:
             libraries.append(Path(item).resolve())
         else:

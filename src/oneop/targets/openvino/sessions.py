@@ -92,7 +92,7 @@ def _chosen(ops: Any) -> "tuple[list[Operator], list[Path]]":
     libraries: list[Path] = []
     for item in [ops] if isinstance(ops, str | PathLike) or not isinstance(ops, Sequence) else ops:
         if not isinstance(item, str | PathLike):
-            operators.append(_with_kernels(item))
+            operators.append(_with_kernels(registry.require_operator(item, "oneop.openvino")))
         elif Path(item).suffix in _LIBRARY_SUFFIXES:
             libraries.append(Path(item).resolve())
         else:
