@@ -382,6 +382,24 @@ def test_guards_of_layouts_do_not_bind_sizes(tmp_path: Path, size: int, stride: 
     export_and_compare(Windows(), examples, tmp_path, fallbacks=BOTH, dynamic_shapes=({0: auto, 1: auto},))
 
 
+@oneop.op("onnx_functions::repeated")
+def repeated(x: Float[Tensor, "n k"], *, times: int = 2) -> Float[Tensor, "n k*times"]:
+    return x.repeat_interleave(times, dim=1)
+
+
+@pytest.mark.parametrize("times", [0, 1, 3])
+def test_nothing_as_often_as_that(tmp_path: Path, times: int) -> None:
+    """ONNX Runtime leaves out an Expand to a constant size of 0."""
+
+    class Repeated(torch.nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return repeated(x, times=times)
+
+    free = torch.export.Dim.AUTO
+    examples = [(torch.randn(2, 3),), (torch.randn(1, 1),), (torch.randn(3, 1),)]
+    export_and_compare(Repeated(), examples, tmp_path, fallbacks=BOTH, dynamic_shapes=({0: free, 1: free},))
+
+
 def at_one_size(x: Tensor) -> Tensor:
     return x * 2 if x.shape[0] == 20 else x
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from oneop.errors import ExportError
-from oneop.targets.onnx import guards, sampling
+from oneop.targets.onnx import emptying, guards, sampling
 from oneop.targets.onnx.calls import Call
 from oneop.targets.onnx.nodes import float32
 
@@ -153,6 +153,7 @@ def _exported(
         )
     except Exception as error:
         raise RefusedError(first_line(error)) from error
+    emptying.fill_empty(program)
     return program, dims
 
 
