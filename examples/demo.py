@@ -195,7 +195,8 @@ def fastest(run: Callable[[np.ndarray], np.ndarray], images: np.ndarray, times: 
 
 def table(results: dict[str, Measured], n_images: int) -> Table:
     drawn = Table(title=f"{n_images} test images", title_justify="left")
-    for title in ("", "accuracy", "largest\ndifference", "per image,\nin a batch", "per image,\none by one"):
+    difference = "largest\ndifference\nfrom PyTorch"
+    for title in ("", "accuracy", difference, "per image,\nin a batch", "per image,\none by one"):
         drawn.add_column(title, justify="right" if title else "left", no_wrap=True)
     for title, measured in results.items():
         drawn.add_row(

@@ -101,6 +101,9 @@ def test_it_overwrites_nothing(tmp_path: Path) -> None:
     assert f"nothing was written, since {tmp_path}/test_mine.py exists already" in said
     assert [path.name for path in tmp_path.iterdir()] == ["test_mine.py"]
     assert (tmp_path / "test_mine.py").read_text() == "precious"
+    (tmp_path / "mine.py").write_text("precious too")
+    _, said = new("mine", "--directory", tmp_path)
+    assert f"nothing was written, since {tmp_path}/mine.py, {tmp_path}/test_mine.py exist already" in said
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_what_is_shown(bare: Path, exported: Path, library: Path) -> None:
 def test_nothing_to_say() -> None:
     saved(Path("m.onnx"), model(graph([onnx.helper.make_node("Relu", ["x"], ["y"])]), []))
     assert (
-        run("m.onnx") == "m.onnx: 1 nodes, opset 18, IR version 10\n"
+        run("m.onnx") == "m.onnx: 1 node, opset 18, IR version 10\n"
         "Every node is of ONNX's standard domain: any runtime that has this opset runs it, without oneop.\n"
     )
 

@@ -7,8 +7,10 @@
 #include <openvino/openvino.hpp>
 
 int main(int count, char **words) {
-  if (count != 5)
+  if (count != 5) {
+    std::cerr << "usage: serve EXTENSION MODEL ROWS COLUMNS < FLOATS\n";
     return 2;
+  }
   try {
     ov::Core core;
     core.add_extension(words[1]);

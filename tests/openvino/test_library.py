@@ -95,6 +95,10 @@ def test_a_program_in_cpp(built: Path, exported: Path, tmp_path: Path) -> None:
     assert wrong.returncode == 1
     assert b"demo::scaled_linear: " in wrong.stderr or b"shape" in wrong.stderr
 
+    without = subprocess.run([program, built], capture_output=True, text=True)
+    assert (without.returncode, without.stdout) == (2, "")
+    assert without.stderr == "usage: serve EXTENSION MODEL ROWS COLUMNS < FLOATS\n"
+
 
 def test_nothing_is_built_where_openvino_is_not_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(installed.importlib.util, "find_spec", lambda name: None)

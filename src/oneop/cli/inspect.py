@@ -121,8 +121,9 @@ def _print(found: "Inspection") -> None:
     file = found.file
     producer = f", by {_text(file.producer)}" if file.producer else ""
     opset = file.opset_imports.get("", file.opset_imports.get("ai.onnx"))
+    nodes = "1 node" if file.node_count == 1 else f"{file.node_count:,} nodes"
     console.print(
-        f"{_text(str(file.path))}: {file.node_count:,} nodes, opset {opset if opset is not None else 'unknown'}, "
+        f"{_text(str(file.path))}: {nodes}, opset {opset if opset is not None else 'unknown'}, "
         f"IR version {file.ir_version if file.ir_version is not None else 'unknown'}{producer}"
     )
     if not found.operators:

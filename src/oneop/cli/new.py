@@ -51,7 +51,10 @@ def command(
     files = {folder / path: text for path, text in _render(name, namespace, language, cuda).items()}
     taken = [str(path) for path in files if path.exists()]
     if taken:
-        raise stop(f"nothing was written, since {', '.join(taken)} exists already. Choose another name or --directory.")
+        exist = "exists" if len(taken) == 1 else "exist"
+        raise stop(
+            f"nothing was written, since {', '.join(taken)} {exist} already. Choose another name or --directory."
+        )
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for path, text in files.items():
