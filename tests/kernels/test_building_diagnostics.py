@@ -149,6 +149,20 @@ def test_undefined_symbols(output: str) -> None:
     assert diagnostics.undefined_symbols(output) == ["missing(int)"]
 
 
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        ("/home/u/k.cpp:1:10: fatal error: faulty.h: No such file or directory\n    1 | #include\n", True),
+        ("In file included from k.unit.cpp:3:\n/home/u/k.cpp:1:10: fatal error: 'faulty.h' file not found\n", True),
+        ("/usr/include/a.h:1:10: fatal error: b.h: No such file or directory\n", False),
+        ("k.unit.cpp:1:10: fatal error: /home/u/k.cpp: No such file or directory\n", False),
+        ("/home/u/k.cpp:1:10: error: 'x' was not declared\n", False),
+    ],
+)
+def test_misses_header(output: str, expected: bool) -> None:
+    assert diagnostics.misses_header(output, PLACES) is expected
+
+
 def test_disk_reason() -> None:
     output = "k.cpp: note\nk.cpp:9:1: fatal error: error writing to /c/ccX.s: No space left on device\n"
     assert diagnostics.disk_reason(output) == (

@@ -146,6 +146,29 @@ def test_a_source_that_does_not_compile(tmp_path: Path) -> None:
     assert "k.unit.cpp" in log
 
 
+@pytest.mark.parametrize(
+    ("headers", "line"),
+    [
+        (["right.h", "dropped.h"], "The generated headers here are: dropped.h, right.h."),
+        (["right.h"], "The generated header here is: right.h."),
+    ],
+)
+def test_a_header_that_is_not_there(tmp_path: Path, headers: list[str], line: str) -> None:
+    """The message names those that there are for this source, and not what other sources of the library include."""
+    source = tmp_path / "user" / "faulty.cpp"
+    source.parent.mkdir()
+    source.write_text('#include "faulty.h"\n')
+    text = "".join(f'#include "{name}"\n' for name in [*headers, source])
+    written = {**dict.fromkeys(headers, ""), "adapter.h": ""}
+    lines = failure(tmp_path / "cache", Unit("k", "c++", text), inputs=(source,), headers=written).splitlines()
+    assert lines[1].startswith(f"{source}:1:10: fatal error: ")
+    assert "faulty.h" in lines[1]
+    assert lines[-2] == line
+    assert lines[-1].startswith("Correct the source and run again. ")
+    source.write_text("#error no header\n")
+    assert line not in failure(tmp_path / "cache", Unit("k", "c++", text), inputs=(source,), headers=written)
+
+
 def test_the_hint_of_a_library_comes_first(tmp_path: Path) -> None:
     seen = []
 

@@ -28,6 +28,11 @@ _UNDEFINED = re.compile(
     r"|^  \"(?P<apple>[^\"]+)\", referenced",
     re.MULTILINE,
 )
+# GCC, then Clang; nvcc has the host's compiler read the headers first.
+_NO_HEADER = re.compile(
+    r"^(?P<file>[^\s:][^:\n]*):\d+:\d+: fatal error: (?:[^:\n]+: No such file or directory|'[^'\n]+' file not found)$",
+    re.MULTILINE,
+)
 _NO_ROOM = re.compile(r"^.*(?:No space left on device|Disk quota exceeded|Read-only file system)", re.MULTILINE)
 
 
@@ -72,6 +77,11 @@ def blames_people(output: str, places: Places) -> bool:
     errors = (line for line in _as_gcc(output).splitlines() if "error" in (_kind(line) or ""))
     located = (match for line in errors if (match := _LOCATED.match(line)))
     return any(places.is_peoples(match["file"]) for match in located)
+
+
+def misses_header(output: str, places: Places) -> bool:
+    """Whether a person's own file includes one that is not there."""
+    return any(places.is_peoples(match["file"]) for match in _NO_HEADER.finditer(output))
 
 
 def link_report(output: str) -> str:

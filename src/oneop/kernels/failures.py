@@ -68,6 +68,8 @@ class Failures:
             diagnostics.compile_report(output, places) or f"It ended with status {failed[0].code} and said nothing."
         )
         lines = [f"{compiler} refuses the source.", *([hint] if hint else []), report]
+        if diagnostics.misses_header(output, places):
+            lines += self._headers_for(failed)
         return self.error("\n".join([*lines, f"Correct the source and run again.{_where(log)}"]))
 
     def linking(self, failed: Outcome) -> BuildError:
@@ -90,6 +92,16 @@ class Failures:
 
     def _hint(self, output: str) -> str | None:
         return self.library.explain(output) if self.library.explain is not None else None
+
+    def _headers_for(self, failed: Sequence[Outcome]) -> list[str]:
+        """A line that names the generated headers of the kernels in these sources: they are called as operators are."""
+        names = {outcome.job.name for outcome in failed}
+        texts = [unit.text or "" for unit in self.library.units if unit.name in names]
+        found = sorted(name for name in self.library.headers if any(f'#include "{name}"\n' in text for text in texts))
+        if not found:
+            return []
+        are = "header here is" if len(found) == 1 else "headers here are"
+        return [f"The generated {are}: {', '.join(found)}."]
 
     def _keep(self, failed: Sequence[Outcome]) -> tuple[str, Path | None]:
         log = self.store.keep_log(self.slot, b"\n".join(_transcript(outcome) for outcome in failed))
