@@ -366,10 +366,9 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
 
 
 def test_an_export_that_succeeds_prints_nothing(tmp_path: Path) -> None:
-    """Nothing of the traces that are tried, of torch's steps, or of packages that torch could use too."""
+    """Nothing of the traces that are tried, of torch's steps and warnings, or of packages that torch could use too."""
     (tmp_path / "operators.py").write_text(
         textwrap.dedent("""
-            import sys, warnings
             import torch
             import oneop
             from jaxtyping import Float
@@ -385,13 +384,27 @@ def test_an_export_that_succeeds_prints_nothing(tmp_path: Path) -> None:
                 def forward(self, x):
                     return hard(x)
 
-            warnings.simplefilter("ignore")
             oneop.export(Model().eval(), (torch.rand(2, 3),), "model.onnx")
         """)
     )
     command = [sys.executable, "operators.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_a_warning_of_the_models_own_still_comes_through(tmp_path: Path) -> None:
+    class Warns(Net):
+        def forward(self, x: Tensor) -> Tensor:
+            warnings.warn("`mine` is deprecated", FutureWarning, stacklevel=1)
+            return super().forward(x)
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        program = torch.export.export(Warns().eval(), EXAMPLE, strict=False)
+        caught.clear()
+        oneop.export(Warns().eval(), EXAMPLE, tmp_path / "model.onnx")
+        oneop.export(program, EXAMPLE, tmp_path / "model.onnx")
+    assert {(str(item.message), item.category) for item in caught} == {("`mine` is deprecated", FutureWarning)}
 
 
 # References that cannot be a function

@@ -67,7 +67,6 @@ def export_and_compare(
 
 def export_quietly(model: torch.nn.Module, args: tuple[Any, ...], path: Path, **options: Any) -> Any:
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*LeafSpec.*")
         warnings.filterwarnings("ignore", message="Exporting a model while it is in training mode")
         warnings.filterwarnings("ignore", message="# The axis name")
         return oneop.export(model, args, path, verbose=False, **options)

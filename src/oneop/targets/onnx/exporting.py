@@ -1,6 +1,8 @@
 """oneop.export, and its equivalent for people who call torch.onnx.export themselves."""
 
+import contextlib
 import os
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -73,9 +75,10 @@ def export(
     own: Table = {**translating.table(fallback), **(options.pop("custom_translation_table", None) or {})}
     _install_hooks()
     try:
-        program = torch.onnx.export(
-            model, args, kwargs=kwargs, dynamic_shapes=dynamic_shapes, custom_translation_table=own, **options
-        )
+        with _without_torchs_own_warning():
+            program = torch.onnx.export(
+                model, args, kwargs=kwargs, dynamic_shapes=dynamic_shapes, custom_translation_table=own, **options
+            )
     except Exception as error:
         for cause in _causes(error):
             if isinstance(cause, OneopError):
@@ -134,6 +137,16 @@ def translations(fallback: Fallback = "function") -> Table:
             "(torch 2.13). Call oneop.export, which does not depend on it."
         )
     return translating.table(fallback)
+
+
+@contextlib.contextmanager
+def _without_torchs_own_warning() -> Iterator[None]:
+    """torch copies an object of a class that it deprecates itself, and tells the user."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings(
+            "ignore", message=r"`isinstance\(treespec, LeafSpec\)` is deprecated", category=FutureWarning
+        )
+        yield
 
 
 def _install_hooks() -> bool:
