@@ -154,6 +154,21 @@ def test_graphs_that_are_kept() -> None:
     assert diagnose(Case(course(kept_graphs=[100, 1], kept_of_epoch=[100, 1]))) == ()
 
 
+def test_graphs_that_are_kept_of_few_steps() -> None:
+    """A short epoch has few watched steps, and a loop may well hold the last of them, or the last two."""
+    few = [5, 3, 4, 3, 3, 3]
+    total = [5, 8, 12, 15, 18, 21]
+    found = the_one(diagnose(Case(course(watched_steps=few, kept_of_epoch=few, kept_graphs=total))), "graph")
+    assert "and they add up" in found.evidence[0]
+    half = course(watched_steps=4, kept_of_epoch=2, kept_graphs=[2, 4, 6, 8, 10, 12])
+    assert the_one(diagnose(Case(half)), "graph")
+    freed = the_one(diagnose(Case(course(watched_steps=3, kept_of_epoch=3, kept_graphs=3))), "graph")
+    assert "and they are freed when the next epoch begins or later" in freed.evidence[0]
+    for watched, kept in ((3, 2), (4, 2), (2, 2), (1, 1), (4, 3)):
+        held = course(watched_steps=watched, kept_of_epoch=kept, kept_graphs=kept)
+        assert diagnose(Case(held)) == (), (watched, kept)
+
+
 def test_graphs_whose_holder_is_not_found() -> None:
     found = the_one(diagnose(Case(course(kept_graphs=100, kept_of_epoch=100))), "graph")
     assert found.summary.endswith("what holds them could not be found: it may be an extension, or be gone by now.")

@@ -30,8 +30,9 @@ class Limits:
     disk_share: float = 0.2
     """and, where it happens in every epoch, if loading takes this share of it."""
     kept_share: float = 0.25
-    """Graphs are kept if this share of an epoch's steps, and ``kept_graphs`` at least, is alive after it."""
+    """Graphs are kept if this share of an epoch's watched steps, and 2 at least, is alive after each epoch:"""
     kept_graphs: int = 4
+    """as many as this, or all of three or more, or more after every epoch. A loop may well hold its last two steps."""
     nodes_share: float = 0.05
     """Parts of graphs are kept if this share of a sampled step's nodes is alive after its epoch."""
     denormals: float = 0.01
@@ -275,16 +276,21 @@ def _by(holders: Sequence[Holder]) -> str:
 def _graphs_are_kept(case: Case) -> str:
     own = [epoch.kept_of_epoch for epoch in case.epochs]
     total = [epoch.kept_graphs for epoch in case.epochs]
-    needed = [max(LIMITS.kept_graphs, LIMITS.kept_share * epoch.watched_steps) for epoch in case.epochs]
-    if all(count >= need for count, need in zip(own, needed, strict=True)):
-        added = all(after - before >= need for before, after, need in zip(total, total[1:], needed[1:], strict=False))
-        fate = "and they add up" if added else "and they are freed when the next epoch begins or later"
-        return (
-            f"graphs alive at the end of each epoch: {words.listed(total)}, of"
-            f" {words.listed(e.watched_steps for e in case.epochs)} watched steps (threshold: {LIMITS.kept_share:.0%}"
-            f" of them in every epoch), {fate}"
-        )
-    return ""
+    watched = [epoch.watched_steps for epoch in case.epochs]
+    needed = [max(2, LIMITS.kept_share * count) for count in watched]
+    if not all(count >= need for count, need in zip(own, needed, strict=True)):
+        return ""
+    added = len(total) > 1 and all(
+        after - before >= need for before, after, need in zip(total, total[1:], needed[1:], strict=False)
+    )
+    all_of_them = all(count >= steps >= 3 for count, steps in zip(own, watched, strict=True))
+    if not added and not all_of_them and min(own) < LIMITS.kept_graphs:
+        return ""
+    fate = "and they add up" if added else "and they are freed when the next epoch begins or later"
+    return (
+        f"graphs alive at the end of each epoch: {words.listed(total)}, of {words.listed(watched)} watched steps"
+        f" (threshold: {LIMITS.kept_share:.0%} of them in every epoch), {fate}"
+    )
 
 
 def _graphs_grow(case: Case) -> str:
