@@ -5,10 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import onnx_ir as ir
-import torch
 
 from oneop.errors import ExportError
-from oneop.targets.onnx import repairing, sampling, schemas, tracing, translating
+from oneop.targets.onnx import repairing, sampling, schemas, tracing
 from oneop.targets.onnx.calls import MARK, Call
 from oneop.targets.onnx.repairing import free_name
 from oneop.targets.onnx.tracing import Trace
@@ -45,13 +44,9 @@ def body_of(call: Call, opset_version: int) -> Body:
     """The body for a call, at the model's opset version. Raises ExportError where the reference cannot be written in
     ONNX.
     """
-    trace = tracing.trace(call)
-    try:
-        model = _onnx_model(trace, opset_version)
-    except ExportError:
-        raise
-    except Exception as error:
-        raise tracing.no_fallback(call, tracing.first_line(_innermost(error))) from error
+    trace = tracing.trace(call, opset_version)
+    model = trace.model
+    repairing.restore_constants(model)
     version = model.opset_imports[""]
     if version != opset_version:
         raise ExportError(
@@ -76,26 +71,6 @@ def all_nodes(found: list[ir.Node]) -> Iterator[ir.Node]:
             )
             for graph in graphs:
                 yield from all_nodes(list(graph))
-
-
-def _onnx_model(trace: Trace, opset_version: int) -> ir.Model:
-    with tracing.quiet():
-        program = torch.onnx.export(
-            trace.program,
-            (),
-            opset_version=opset_version,
-            custom_translation_table=translating.table(None),
-            verbose=False,
-        )
-    assert program is not None
-    repairing.restore_constants(program.model)
-    return program.model
-
-
-def _innermost(error: BaseException) -> BaseException:
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return error
 
 
 def _take_apart(call: Call, trace: Trace, model: ir.Model) -> Body:

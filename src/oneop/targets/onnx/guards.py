@@ -4,11 +4,12 @@ A guard that an author's branch made changes what is computed. Others come from 
 tensors lie in memory, or whether a window fits into a row: what is computed does not depend on the answer.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 HIGHEST = 64
 """A lower bound beyond this is not taken: too many sizes would have to be tried."""
@@ -25,6 +26,7 @@ _OF_LAYOUT = {
     "should_swap",
 }
 """Functions of torch/_prims_common/__init__.py whose answers decide about strides only."""
+_TELLING = {"data_ptr", "dim_order", "is_contiguous", "is_set_to", "storage_offset", "stride", "untyped_storage"}
 
 
 def least_size(program: torch.export.ExportedProgram) -> int | None:
@@ -44,6 +46,34 @@ def least_size(program: torch.export.ExportedProgram) -> int | None:
                 return None
             bounds.append(bound)
     return max(bounds)
+
+
+def layout_matters(program: torch.export.ExportedProgram, reference: Callable[[], object]) -> bool:
+    """Whether what is computed may depend on how tensors lie in memory after all: where the reference asks for it, or
+    writes into tensors that may be views.
+    """
+    calls = [node.target for node in program.graph.nodes if node.op == "call_function"]
+    if any(isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable for target in calls):
+        return True
+    with _Questions() as questions:
+        reference()
+    return bool(questions.asked)
+
+
+class _Questions(TorchFunctionMode):
+    """Notes the methods of tensors that tell their layout."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: set[str] = set()
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        name = getattr(function, "__name__", "")
+        if name in _TELLING:
+            self.asked.add(name)
+        return function(*args, **(kwargs or {}))
 
 
 def _environments(program: torch.export.ExportedProgram) -> Iterator[Any]:

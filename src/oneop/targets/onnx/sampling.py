@@ -21,16 +21,19 @@ _SMALLEST = 3
 
 _LARGE = 64
 """Attributes beyond this are no sizes, or of tensors that an example should not have."""
+_NAMELESS = "_"
+"""What stands for all dimensions without a name where sizes are changed."""
 _BEHIND = 8
 """How many sizes from a lower bound on are tried."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """A size for each name of the definition, and the leading sizes for each batch."""
+    """A size for each name of the definition, the leading sizes for each batch, and one for what has no name."""
 
     dims: Mapping[str, int]
     batches: Mapping[str, tuple[int, ...]]
+    nameless: int = _SMALLEST
 
 
 def samples(call: Call) -> Iterator[list[tuple[int, ...]]]:
@@ -120,7 +123,8 @@ def shapes_of(call: Call, sizes: Sizes, exact: bool = False) -> list[tuple[int, 
         own = tensor.sizes[len(leading) :]
         try:
             trailing = [
-                _size(dim, size if exact else None, scope) for dim, size in zip(item.shape.dims, own, strict=True)
+                _size(dim, size if exact and size is not None else sizes.nameless, scope)
+                for dim, size in zip(item.shape.dims, own, strict=True)
             ]
         except DimError:
             return None
@@ -130,26 +134,26 @@ def shapes_of(call: Call, sizes: Sizes, exact: bool = False) -> list[tuple[int, 
     return shapes
 
 
-def _size(dim: Dim, known: int | None, scope: Mapping[str, Any]) -> int:
-    if isinstance(dim, Number | Name | Binary | Function):
-        return int(evaluate(dim, scope))
-    return _SMALLEST if known is None else known
+def _size(dim: Dim, nameless: int, scope: Mapping[str, Any]) -> int:
+    return int(evaluate(dim, scope)) if isinstance(dim, Number | Name | Binary | Function) else nameless
 
 
 def variants(call: Call, shapes: Sequence[tuple[int, ...]], static: bool) -> Iterator[list[tuple[int, ...]]]:
-    """Shapes like these, at the sizes that torch.export thinks of as special: 1, and equal ones. Fixed sizes stay."""
+    """Shapes like these, at the sizes that torch.export takes for special: 0, 1, and equal ones. Fixed sizes stay."""
     known, base = _known(call), _sizes(call, shapes)
     names = [name for name in base.dims if not static or known.dims[name] is None]
     groups = [name for name in base.batches if not static or None in known.batches[name]]
-    changes: list[dict[str, int]] = [{name: 1} for name in [*names, *groups]]
-    changes.append(dict.fromkeys([*names, *groups], _SMALLEST))
+    every = [*names, *groups, _NAMELESS]
+    changes: list[dict[str, int]] = [{name: size} for size in (1, 0) for name in every]
+    changes.append(dict.fromkeys(every, _SMALLEST))
     yield from _changed(call, base, changes, exact=static)
 
 
 def below(call: Call, shapes: Sequence[tuple[int, ...]], bound: int) -> Iterator[list[tuple[int, ...]]]:
     """Shapes like these, with each size in turn below a bound, and some at it and behind."""
     base = _sizes(call, shapes)
-    changes = [{name: size} for name in base.dims for size in range(bound + _BEHIND)]
+    every = [*base.dims, *base.batches, _NAMELESS]
+    changes = [{name: size} for name in every for size in range(bound + _BEHIND)]
     yield from _changed(call, base, changes, exact=False)
 
 
@@ -161,7 +165,7 @@ def _changed(
         batches = {
             name: (change[name],) * len(sizes) if name in change else sizes for name, sizes in base.batches.items()
         }
-        found = shapes_of(call, Sizes(dims, batches), exact=exact)
+        found = shapes_of(call, Sizes(dims, batches, change.get(_NAMELESS, _SMALLEST)), exact=exact)
         if found is not None:
             yield found
 
