@@ -1,4 +1,5 @@
 // The kernels of faulty.py. Each has one fault, and a comment that names it.
+#include "branching.h"
 #include "crashing.h"
 #include "dropped.h"
 #include "exchanged.h"
@@ -124,4 +125,9 @@ template <class T> void in_pieces(const in_pieces_args<T> &a, oneop::Context &ct
     for (std::int64_t i = begin; i < end; ++i)
       a.out(i) = a.x(i) + (begin == 0 ? T(2) : T(1)); // only the first piece is right
   });
+}
+
+template <class T> void branching(const branching_args<T> &a, oneop::Context &) {
+  for (std::int64_t i = 0; i < a.n; ++i)
+    a.out(i) = a.x(i) + (a.n > 20 ? T(1) : T(2));
 }

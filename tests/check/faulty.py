@@ -127,3 +127,9 @@ def in_pieces(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
 def half_forward(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
     """Its tangent lacks a term, and the reference's lacks it too."""
     return x * torch.sin(x.detach())
+
+
+@oneop.op("faulty::branching", kernels=CPP)
+def branching(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+    """No fault; but there is no ONNX function for all sizes."""
+    return x + (1 if x.shape[0] > 20 else 2)

@@ -1,6 +1,7 @@
 """The second process finds what one process alone would find, and takes nothing with it where it ends."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -28,6 +29,18 @@ import oneop
 def {name}(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
     {line}
     return 2 * x
+"""
+
+
+CLOSED = """
+from oneop import registry
+from oneop.check.companion import Companion
+from oneop.check.running import check
+
+with Companion() as companion:
+    (operator,) = registry.load_file("closed.py")
+    given = {"seconds": 1, "targets": ["pytorch"], "properties": ["values"], "native": False}
+    print(check(operator, quick=True, companion=companion, **given).ok)
 """
 
 
@@ -140,6 +153,14 @@ def _runs(process: int) -> bool:
     except FileNotFoundError:
         return False
     return state != "Z"
+
+
+def test_standard_streams_that_are_closed(tmp_path: Path) -> None:
+    """Their numbers go to what is opened next, which must not be the way to the process."""
+    operator_of(tmp_path, "closed", "pass")
+    (tmp_path / "main.py").write_text(CLOSED)
+    closing = ["sh", "-c", f"exec {shlex.quote(sys.executable)} main.py 0<&- 2>&-"]
+    assert subprocess.run(closing, cwd=tmp_path, stdout=subprocess.PIPE, text=True, check=False).stdout == "True\n"
 
 
 def test_where_it_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:

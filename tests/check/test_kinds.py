@@ -181,12 +181,19 @@ def test_an_example_is_looked_at() -> None:
     assert finding.case.origin == "example `the_one`"
 
 
-def test_kernels_run_from_a_file_without_a_function_where_torch_exports_none() -> None:
-    """torch.export wants at least 3 elements for windows of 2: it takes a result of size 1 for a special one."""
+def test_kernels_run_from_a_file_without_a_function_where_torch_exports_none(faulty) -> None:
+    """The reference asks for the size: no function is right for all of them."""
     column = "ONNX Runtime, native"
     rows = ["shapes in the file"]
-    report = check(gallery("windows"), quick=True, seconds=1, properties=rows, columns=[column], native=False)
+    report = check(faulty("branching"), quick=True, seconds=1, properties=rows, columns=[column], native=False)
     assert report.ok, report.failures
     assert [item.examples > 0 for item in report.results] == [True]
-    start = f"{column}: not run for the function in the file, which the kernels do without: gallery::windows: its"
+    start = f"{column}: not run for the function in the file, which the kernels do without: faulty::branching: its"
     assert [note.startswith(start) for note in report.notes] == [True]
+
+
+def test_a_lost_attribute_shows_in_every_column_of_kernels(faulty) -> None:
+    """Where a column has few calls, none of them is with the defaults alone."""
+    columns = ["PyTorch compiled", "PyTorch exported", "ONNX Runtime, native", "OpenVINO, native"]
+    report = check(faulty("dropped"), quick=True, properties=["values"], columns=columns, native=False)
+    assert [item.column for item in report.failures] == columns

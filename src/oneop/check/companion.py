@@ -5,6 +5,7 @@ runtime takes the process down with it, the cells that were reached keep their r
 """
 
 import contextlib
+import fcntl
 import functools
 import os
 import pickle
@@ -45,7 +46,7 @@ class Companion:
         self._start()
 
     def _start(self) -> None:
-        self._connection, theirs = Pipe()
+        self._connection, theirs = (_above_standard(end) for end in Pipe())
         with theirs:
             code = f"import sys; sys.path[:] = {sys.path!r}; from oneop.check import companion; companion.serve()"
             self._process = subprocess.Popen(
@@ -55,6 +56,7 @@ class Companion:
                 stdout=subprocess.DEVNULL,  # what a definition file prints was printed once
                 stderr=subprocess.PIPE,
                 pass_fds=[theirs.fileno()],
+                start_new_session=True,  # Ctrl-C is for the one that asks, which then ends this one
                 text=True,
                 errors="replace",
             )
@@ -133,6 +135,12 @@ class Answer:
         return Result(row, column, "failed", finding=Finding(f"not looked at: {self.error}"))
 
 
+def _above_standard(end: Connection) -> Connection:
+    """A process that was started with a standard stream closed gives its number to whatever it opens next."""
+    with end:
+        return Connection(fcntl.fcntl(end.fileno(), fcntl.F_DUPFD_CLOEXEC, 3))
+
+
 def _ending(process: "subprocess.Popen[str]") -> str:
     code = process.wait()
     if code >= 0:
@@ -152,7 +160,6 @@ def _relay(process: "subprocess.Popen[str]") -> None:
 
 def serve() -> None:
     """What the process runs: requests come and results go by the descriptor that it was given."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one that asks, which then ends this one
     connection = Connection(int(sys.argv[1]))
     _warm_up()
     while True:
@@ -191,7 +198,7 @@ def _answer(connection: Connection, request: Request) -> None:
         )
     except (EOFError, OSError):
         raise
-    except Exception as error:
+    except (Exception, KeyboardInterrupt) as error:
         said = str(error) if isinstance(error, OneopError) else f"{type(error).__name__}: {error}"
         last: tuple[tuple[str, ...], str | None] = ((), f"the process that looks at it failed: {said}")
     else:

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
+from oneop.check.native.rows import COLUMN as OUTSIDE
 from oneop.check.results import Finding, Report, Result
 
 SHOWN = 12
@@ -89,15 +90,21 @@ def _cell(result: Result | None, listed: Sequence[str]) -> Text:
 
 
 def distinct_failures(report: Report) -> list[Result]:
-    """Each finding once: a kernel that does not build fails many cells in the same words."""
+    """Each finding once: a kernel that does not build fails many cells in the same words. Those of the program outside
+    Python come last, unless a kernel crashed there: the others are made small, and explained.
+    """
     found: dict[str, Result] = {}
-    for result in report.failures:
+    for result in sorted(report.failures, key=_comes_last):
         finding = result.finding
         same = finding is not None and finding.case is None
         found.setdefault(
             finding.summary if same and finding is not None else f"{result.property}|{result.column}", result
         )
     return list(found.values())
+
+
+def _comes_last(result: Result) -> bool:
+    return result.column == OUTSIDE and not (result.finding is not None and result.finding.crashed)
 
 
 def failures_text(report: Report) -> str:

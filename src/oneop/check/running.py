@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 SEED = 0
 CRASHED = "a kernel crashed, or did not return, in the program outside Python, so it is not called in this process"
+UNBUILT = "the kernels could not be built"
 NATIVE_SHARE = 0.2
 """The share of the time that the program outside Python gets."""
 
@@ -134,6 +135,9 @@ class _Check:
         others = [cell for cell in cells if self._is_for_the_companion(cell[1])]
         own = [cell for cell in cells if cell not in others]
         ways = self._ways_outside()
+        unbuilt = self._unbuilt()
+        if unbuilt is not None:
+            return self._report(begin, self._without_kernels(cells, ways, unbuilt), ())
         seconds = self.session.effort.seconds * (1.0 - (NATIVE_SHARE if ways else 0.0))
         answer = self._ask(others, seconds, len(cells)) if others else None
         outside = self._outside(ways)
@@ -146,11 +150,32 @@ class _Check:
         if answer is not None:
             answer.wait()
             notes += answer.notes
-            found |= {(row.title, column.title): answer.result(row.title, column.title) for row, column in others}
+            found |= {(row.title, column.title): self._of_the_companion(answer, row, column) for row, column in others}
         self._tell("done", len(cells), len(cells))
         results = [*outside, *(found[row.title, column.title] for row, column in cells)]
+        return self._report(begin, results, notes)
+
+    def _report(self, begin: float, results: Sequence[Result], notes: tuple[str, ...]) -> Report:
         name = self.session.subject.definition.name
         return Report(name, tuple(results), self.session.seed, time.monotonic() - begin, notes)
+
+    def _unbuilt(self) -> Finding | None:
+        """What keeps the kernels from being built, if any column needs them."""
+        if not any(column.is_native for column in self.session.columns if self._is_asked_for(column)):
+            return None
+        return _failure(lambda: _build_kernels(self.session.subject.operator))
+
+    def _without_kernels(
+        self, cells: Sequence[tuple[Property, Column]], ways: Sequence[Sanitizer | None], unbuilt: Finding
+    ) -> list[Result]:
+        """Said once a column that runs kernels; nothing else is looked at."""
+        outside = [row for way in ways for row in native_rows.of(way)]
+        results = [Result(row, native_rows.COLUMN, "skipped", UNBUILT) for row in outside]
+        failing = {column.title: unbuilt for _, column in cells if column.is_native}
+        for row, column in cells:
+            early = self._without_looking(row, column, failing)
+            results.append(early or Result(row.title, column.title, "skipped", UNBUILT))
+        return results
 
     def _own(
         self, cells: Sequence[tuple[Property, Column]], seconds: float, count: int, crashed: Callable[[], bool]
@@ -175,6 +200,11 @@ class _Check:
             if self.on_result is not None:
                 self.on_result(result)
             yield result
+
+    def _of_the_companion(self, answer: Answer, row: Property, column: Column) -> Result:
+        """What is skipped is skipped, however far the companion came."""
+        reason = self._reason(row, column) if answer.error is not None and column.missing() is None else None
+        return Result(row.title, column.title, "skipped", reason) if reason else answer.result(row.title, column.title)
 
     def _is_for_the_companion(self, column: Column) -> bool:
         return self.companion is not None and column.is_exported
@@ -219,11 +249,8 @@ class _Check:
         if crashed:
             return {column.title: Finding(CRASHED, crashed=True) for column in native}
         found: dict[str, Finding] = {}
-        kernels = _failure(lambda: _build_kernels(self.session.subject.operator))
         for column in dict.fromkeys(native):
-            unbuilt = kernels
-            if unbuilt is None and column.missing() is None and column.unfit() is None:
-                unbuilt = _failure(column.prepare)
+            unbuilt = _failure(column.prepare) if column.missing() is None and column.unfit() is None else None
             if unbuilt is not None:
                 found[column.title] = unbuilt
         return found

@@ -91,9 +91,7 @@ class Session:
     _drawn: dict[Any, list[Case]] = field(default_factory=dict)
 
     def structures(self, space: Space) -> list[Structure]:
-        """The structures that compiled graphs and files are made for: the first has every optional input and the
-        attributes' defaults, the others are drawn.
-        """
+        """The structures that compiled graphs and files are made for."""
         if space.dtypes not in self._structures:
             self._structures[space.dtypes] = _structures(space, self.effort.structures, self.seed)
         return self._structures[space.dtypes]
@@ -294,24 +292,37 @@ def _merged(focuses: Sequence[Focus]) -> list[Focus]:
 
 
 def _structures(space: Space, count: int, seed: int) -> list[Structure]:
-    """The first with all inputs and default attributes in the first dtypes; then others, each unlike those before."""
-    plain = replace(ORDINARY, attributes="default")
+    """The first with every optional input and no attribute that is its default, in the first dtypes: there nothing that
+    is lost on the way goes unseen. The second has the defaults. Each of the others is unlike those before.
+    """
     first_dtypes = Space(space.definition, space.constraints, space.dtypes[:1])
     optional = frozenset(item.name for item in space.definition.inputs if item.arity == "optional")
-    defaults = list(dict.fromkeys(sample(first_dtypes.structures(plain), 40, seed)))
-    rest = list(dict.fromkeys(sample(space.structures(ORDINARY), 40 * count, seed)))
+    defaults = {item.name: item.default for item in space.definition.attributes if not item.is_required}
+    drawn = list(dict.fromkeys(sample(first_dtypes.structures(ORDINARY), 40, seed)))
+    plain = list(dict.fromkeys(sample(space.structures(replace(ORDINARY, attributes="default")), 40, seed)))
+    others = list(dict.fromkeys(sample(space.structures(ORDINARY), 40 * count, seed)))
     chosen: list[Structure] = []
-    for structure in sorted(defaults, key=lambda item: item.present != optional):
-        if _has_calls(space, structure, seed):
-            chosen.append(structure)
+
+    def choose(candidates: Sequence[Structure], preference: Callable[[Structure], Any]) -> None:
+        for structure in sorted(candidates, key=preference, reverse=True):
+            if structure not in chosen and _has_calls(space, structure, seed):
+                chosen.append(structure)
+                return
+
+    def own_attributes(item: Structure) -> int:
+        return sum(name in defaults and value != defaults[name] for name, value in item.attributes)
+
+    def unlike(item: Structure) -> int:
+        return min((_distance(item, other) for other in chosen), default=0)
+
+    choose(drawn, lambda item: (item.present == optional, own_attributes(item)))
+    choose(plain, unlike)
+    while len(chosen) < count:
+        before = len(chosen)
+        choose(others, unlike)
+        if len(chosen) == before:
             break
-    # What differs most from those that are chosen comes next: dtypes, absent inputs and attributes all get their turn.
-    while rest and len(chosen) < count:
-        best = max(rest, key=lambda item: min((_distance(item, other) for other in chosen), default=0))
-        rest.remove(best)
-        if best not in chosen and _has_calls(space, best, seed):
-            chosen.append(best)
-    return chosen
+    return chosen[:count]
 
 
 def _has_calls(space: Space, structure: Structure, seed: int) -> bool:

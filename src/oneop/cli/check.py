@@ -3,6 +3,8 @@
 import contextlib
 import importlib.util
 import os
+import signal
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -57,11 +59,13 @@ def command(
         sanitizers.append("address")
     if threads:
         sanitizers.append("thread")
+    interruption = _Interruption()
     try:
         with contextlib.ExitStack() as stack:
+            stack.enter_context(interruption)
             companion = stack.enter_context(Companion()) if is_worth_it(target) else None
             file, operators = _chosen(subject)
-            reports = _run(operators, quick, seed, target, sanitizers, companion)
+            reports = _run(operators, quick, seed, target, sanitizers, companion, interruption)
     except KeyboardInterrupt:
         typer.echo("oneop: interrupted; no report was written", err=True)
         raise typer.Exit(130) from None
@@ -142,6 +146,7 @@ def _run(
     targets: Sequence[str] | None,
     sanitizers: Sequence[Literal["address", "thread"]],
     companion: "Companion | None",
+    interruption: "_Interruption",
 ) -> "list[Report]":
     from rich.console import Console
 
@@ -153,7 +158,7 @@ def _run(
     reports = []
     for operator in operators:
         with _progress() as progress:
-            report = _checked(operator, quick, seed, targets, sanitizers, companion, progress)
+            report = _checked(operator, quick, seed, targets, sanitizers, companion, interruption, progress)
         print_report(report, console)
         console.print()
         reports.append(report)
@@ -165,6 +170,29 @@ def _keep_out_of_the_way() -> None:
     from oneop.kernels.cache import cache_root
 
     os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(cache_root() / "hypothesis"))
+
+
+class _Interruption:
+    """Ctrl-C while something runs that swallows exceptions, as callbacks of the garbage collector do: it is raised
+    again at the next cell.
+    """
+
+    def __enter__(self) -> "_Interruption":
+        self.came = False
+        self._before = signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGINT, self._before)
+
+    def _note(self, number: int, frame: object) -> None:
+        self.came = True
+        raise KeyboardInterrupt
+
+    def raise_again(self) -> None:
+        """In the main thread; others are not to be interrupted."""
+        if self.came and threading.current_thread() is threading.main_thread():
+            raise KeyboardInterrupt
 
 
 def _progress() -> "Progress":
@@ -187,6 +215,7 @@ def _checked(
     targets: Sequence[str] | None,
     sanitizers: Sequence[Literal["address", "thread"]],
     companion: "Companion | None",
+    interruption: "_Interruption",
     progress: "Progress",
 ) -> "Report":
     """A mistake in the definition's examples or constraints, or an unknown target, is a failure of its own."""
@@ -197,6 +226,7 @@ def _checked(
     task = progress.add_task("", total=None, operator=operator.definition.name)
 
     def show(what: str, done: int, total: int) -> None:
+        interruption.raise_again()
         progress.update(task, description=what, completed=done, total=total)
 
     try:
