@@ -111,6 +111,10 @@ def test_a_target_that_is_missing_has_no_column_unless_it_is_named(faulty, monke
     ("options", "message"),
     [
         ({"targets": ["tensorflow"]}, "faulty::right: there is no target 'tensorflow'. Choose among 'pytorch', "),
+        (
+            {"targets": ["tensorrt"]},
+            "faulty::right: models are built for 'tensorrt', and not run in it. Choose among 'pytorch', ",
+        ),
         ({"columns": ["Eager"]}, "faulty::right: there is no column 'Eager'. Choose among 'PyTorch eager', "),
         ({"properties": ["value"]}, "faulty::right: there is no row 'value'. Choose among 'values', "),
     ],

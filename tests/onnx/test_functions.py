@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import onnx
 import pytest
 import torch
-from jaxtyping import Float, Int64, Shaped
+from jaxtyping import Float, Int, Int64, Shaped
 from torch import Tensor
 
 import oneop
@@ -380,6 +380,24 @@ def test_guards_of_layouts_do_not_bind_sizes(tmp_path: Path, size: int, stride: 
     examples = [(torch.randn(rows, length),) for rows, length in zip((2, 3, 1, 2, 4, 2), lengths, strict=True)]
     auto = torch.export.Dim.AUTO
     export_and_compare(Windows(), examples, tmp_path, fallbacks=BOTH, dynamic_shapes=({0: auto, 1: auto},))
+
+
+@oneop.op("onnx_functions::picked")
+def picked(x: Float[Tensor, "n m"], index: Int[Tensor, "k"]) -> Float[Tensor, "k m"]:
+    y = torch.zeros_like(x)
+    y[index, 0] = x[index, 1]
+    return x[index] + y[index]
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_indices_of_32_bits(tmp_path: Path, dtype: torch.dtype) -> None:
+    class Picked(torch.nn.Module):
+        def forward(self, x: Tensor, index: Tensor) -> Tensor:
+            return picked(x, index)
+
+    free = torch.export.Dim.AUTO
+    examples = [(torch.randn(n, 3), torch.arange(n, dtype=dtype).flip(0)) for n in (4, 2, 1)]
+    export_and_compare(Picked(), examples, tmp_path, fallbacks=BOTH, dynamic_shapes=({0: free}, {0: free}))
 
 
 @oneop.op("onnx_functions::repeated")

@@ -84,7 +84,8 @@ def _chosen(targets: Sequence[str]) -> list[Column]:
     known = dict.fromkeys(name for column in there for name in (column.target, column.name))
     for target in targets:
         if target not in known:
-            raise OneopError(f"--target {target} is not known. Choose one or more of {', '.join(known)}.")
+            problem = "is built for, and not run" if target in target_names() else "is not known"
+            raise OneopError(f"--target {target} {problem}. Choose one or more of {', '.join(known)}.")
     return [column for column in there if not targets or column.target in targets or column.name in targets]
 
 

@@ -20,6 +20,7 @@ from oneop.check.results import Finding, Report, Result
 from oneop.check.session import MIXED, QUICK, THOROUGH, Clock, Effort, Outcome, Session, raised
 from oneop.check.subject import Subject, subject_of
 from oneop.errors import BuildError, DefinitionError
+from oneop.targets.models import target_names
 
 if TYPE_CHECKING:
     from oneop.operator import Operator
@@ -108,9 +109,9 @@ def _require_satisfiable(subject: Subject, seed: int) -> None:
 def _require_known(operator: "Operator", what: str, given: Collection[str] | None, known: Sequence[str]) -> None:
     for name in given or ():
         if name not in known:
-            raise DefinitionError(
-                f"{operator.definition.name}: there is no {what} {name!r}. Choose among {', '.join(map(repr, known))}."
-            )
+            only = what == "target" and name in target_names()
+            problem = f"models are built for {name!r}, and not run in it" if only else f"there is no {what} {name!r}"
+            raise DefinitionError(f"{operator.definition.name}: {problem}. Choose among {', '.join(map(repr, known))}.")
 
 
 @dataclass

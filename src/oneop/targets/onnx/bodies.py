@@ -47,6 +47,7 @@ def body_of(call: Call, opset_version: int) -> Body:
     trace = tracing.trace(call, opset_version)
     model = trace.model
     repairing.restore_constants(model)
+    repairing.widen_indices(model)
     version = model.opset_imports[""]
     if version != opset_version:
         raise ExportError(

@@ -26,6 +26,21 @@ def restore_constants(model: ir.Model) -> None:
         model.graph.initializers[value.name] = value
 
 
+def widen_indices(model: ir.Model) -> None:
+    """Casts the indices of GatherND and ScatterND to int64, the only dtype that ONNX has for them: torch hands
+    on those of the reference.
+    """
+    for node in list(ir.traversal.RecursiveGraphIterator(model.graph)):
+        indices = node.inputs[1] if node.op_type in ("GatherND", "ScatterND") and node.domain == "" else None
+        if indices is None or indices.dtype in (None, ir.DataType.INT64) or node.graph is None:
+            continue
+        cast = ir.Node("", "Cast", [indices], [ir.AttrInt64("to", ir.DataType.INT64.value)])
+        cast.outputs[0].name = f"{node.outputs[0].name}_indices"
+        cast.outputs[0].dtype = ir.DataType.INT64
+        node.graph.insert_before(node, cast)
+        node.replace_input_with(1, cast.outputs[0])
+
+
 def state_constants(graph: ir.Graph, known: Collection[ir.Node] = ()) -> None:
     """Writes floats that were attributes of a function as tensors, which converters to float16 know; ``known`` nodes
     stay as they are.
