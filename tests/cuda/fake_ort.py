@@ -109,10 +109,15 @@ class _Node:
     types: tuple[type, ...] = ()
 
 
+_all: "list[FakeRuntime]" = []
+"""A library keeps what it made for a runtime, by the runtime's address: no other may get that one."""
+
+
 class FakeRuntime:
     """One ONNX Runtime of a release, into which one library has been registered."""
 
     def __init__(self, library: Path, release: str = "1.18.0") -> None:
+        _all.append(self)
         self.registrations: list[Registration] = []
         self.scratch: dict[int, np.ndarray] = {}
         self.freed = 0
