@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from oneop import registry
+from oneop.check import running
 from oneop.check.companion import Companion, is_worth_it
 from oneop.check.results import Report
 from oneop.check.running import check
@@ -34,6 +35,7 @@ def {name}(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
 
 CLOSED = """
 from oneop import registry
+from oneop.check import running
 from oneop.check.companion import Companion
 from oneop.check.running import check
 
@@ -122,6 +124,23 @@ def test_a_file_that_only_the_other_process_cannot_import(tmp_path: Path, monkey
     assert exported is not None
     assert exported.finding is not None
     assert exported.finding.summary == "not looked at: the process that looks at it failed: ValueError: not twice"
+
+
+def test_a_check_that_is_given_up_leaves_no_answer_behind(faulty, monkeypatch: pytest.MonkeyPatch) -> None:
+    class GivenUpError(Exception):
+        pass
+
+    def given_up(self, ways):
+        raise GivenUpError
+
+    with Companion() as companion:
+        with monkeypatch.context() as patched:
+            patched.setattr(running._Check, "_outside", given_up)
+            with pytest.raises(GivenUpError):
+                looked_at(faulty("dropped"), companion)
+        report = looked_at(faulty("right"), companion)
+        assert report.ok, report.failures
+        assert report.operator == "faulty::right"
 
 
 def test_it_ends_with_the_block() -> None:

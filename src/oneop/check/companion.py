@@ -22,6 +22,7 @@ from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Any
 
+from oneop.check.collecting import rare_collections
 from oneop.check.results import Finding, Result
 from oneop.errors import OneopError
 
@@ -68,10 +69,14 @@ class Companion:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self.end()
+        self._folder.cleanup()
+
+    def end(self) -> None:
+        """The next request starts another one."""
         self._connection.close()
         self._process.kill()  # it has nothing to put away: what is temporary lies in our folder
         self._process.wait()
-        self._folder.cleanup()
 
     def ask(self, request: Request, on_progress: Progress) -> "Answer":
         """Has the process look; what it says is collected by a thread."""
@@ -158,29 +163,43 @@ def _relay(process: "subprocess.Popen[str]") -> None:
         print(line, end="", file=sys.stderr, flush=True)
 
 
+class _AloneError(Exception):
+    """The process that asks is gone."""
+
+
+class _Asker:
+    """The process that asks, as this one sees it."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._connection = Connection(descriptor)
+
+    def hear(self) -> Any:
+        try:
+            return pickle.loads(self._connection.recv_bytes())
+        except (EOFError, OSError) as error:
+            raise _AloneError from error
+
+    def say(self, kind: str, said: object) -> None:
+        try:
+            self._connection.send_bytes(pickle.dumps((kind, said)))
+        except OSError as error:
+            raise _AloneError from error
+
+
 def serve() -> None:
     """What the process runs: requests come and results go by the descriptor that it was given."""
-    connection = Connection(int(sys.argv[1]))
+    asker = _Asker(int(sys.argv[1]))
     _warm_up()
-    while True:
-        try:
-            request = pickle.loads(connection.recv_bytes())
-        except (EOFError, OSError):
-            break
-        try:
-            _answer(connection, request)
-        except (EOFError, BrokenPipeError, ConnectionResetError):
-            break
-    shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True)  # the one that asked is gone, and did not do it
+    with rare_collections(), contextlib.suppress(_AloneError):
+        while True:
+            _answer(asker, asker.hear())
+    shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True)  # the one that asked did not do it
 
 
-def _answer(connection: Connection, request: Request) -> None:
-    def say(kind: str, said: object) -> None:
-        connection.send_bytes(pickle.dumps((kind, said)))
-
+def _answer(asker: _Asker, request: Request) -> None:
     @functools.cache
     def crashed() -> bool:
-        return bool(pickle.loads(connection.recv_bytes()))
+        return bool(asker.hear())
 
     try:
         from oneop import registry
@@ -193,10 +212,10 @@ def _answer(connection: Connection, request: Request) -> None:
             **request.arguments,
             native=False,
             crashed=crashed,
-            on_progress=lambda *said: say("progress", said),
-            on_result=lambda result: say("result", result),
+            on_progress=lambda *said: asker.say("progress", said),
+            on_result=lambda result: asker.say("result", result),
         )
-    except (EOFError, OSError):
+    except _AloneError:
         raise
     except (Exception, KeyboardInterrupt) as error:
         said = str(error) if isinstance(error, OneopError) else f"{type(error).__name__}: {error}"
@@ -204,7 +223,7 @@ def _answer(connection: Connection, request: Request) -> None:
     else:
         last = (report.notes, None)
     crashed()  # what is said of it is read, whether it was of use or not
-    say("done", last)
+    asker.say("done", last)
 
 
 def _warm_up() -> None:

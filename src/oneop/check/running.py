@@ -141,15 +141,22 @@ class _Check:
             return self._report(begin, self._without_kernels(cells, ways, unbuilt), ())
         seconds = self.session.effort.seconds * (1.0 - (NATIVE_SHARE if ways else 0.0))
         answer = self._ask(others, seconds, len(cells)) if others else None
-        outside = self._outside(ways)
-        known = any(result.finding is not None and result.finding.crashed for result in outside)
-        if answer is not None:
-            answer.tell(known)
-        crashed = self.crashed or (lambda: known)
-        found = {(result.property, result.column): result for result in self._own(own, seconds, len(cells), crashed)}
+        try:
+            outside = self._outside(ways)
+            known = any(result.finding is not None and result.finding.crashed for result in outside)
+            if answer is not None:
+                answer.tell(known)
+            crashed = self.crashed or (lambda: known)
+            looked_at = self._own(own, seconds, len(cells), crashed)
+            found = {(result.property, result.column): result for result in looked_at}
+            if answer is not None:
+                answer.wait()
+        except BaseException:
+            if self.companion is not None:
+                self.companion.end()  # in the middle of its answer
+            raise
         notes = self._notes([column for column in self.session.columns if not self._is_for_the_companion(column)])
         if answer is not None:
-            answer.wait()
             notes += answer.notes
             found |= {(row.title, column.title): self._of_the_companion(answer, row, column) for row, column in others}
         self._tell("done", len(cells), len(cells))

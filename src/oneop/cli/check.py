@@ -52,6 +52,7 @@ def command(
         raise stop(f"--html and --junit both name {html}: the second would replace the first. Give two paths.")
     _require_writable(html, junit)
     _keep_out_of_the_way()
+    from oneop.check.collecting import rare_collections
     from oneop.check.companion import Companion, is_worth_it
 
     sanitizers: list[Literal["address", "thread"]] = []
@@ -63,6 +64,7 @@ def command(
     try:
         with contextlib.ExitStack() as stack:
             stack.enter_context(interruption)
+            stack.enter_context(rare_collections())
             companion = stack.enter_context(Companion()) if is_worth_it(target) else None
             file, operators = _chosen(subject)
             reports = _run(operators, quick, seed, target, sanitizers, companion, interruption)
