@@ -33,6 +33,7 @@ class ModelRunner:
         narrowed: the dtypes that the runtime computes in a coarser one, and that one: {"float64": "float32"}.
         prepare: builds and caches what ``open`` needs of the operators; raises BuildError. Whoever measures time calls
             it first.
+        integers: the dtype that its own operators compute int64 in, so that only kernels can be asked for more.
         loses_nan: whether its own operators take NaN for a number, so that only kernels can be asked for it.
     """
 
@@ -43,6 +44,7 @@ class ModelRunner:
     missing: Callable[[], str | None]
     open: "Callable[[Path, Sequence[Operator], int | None], Call]"
     narrowed: Mapping[str, str] = field(default_factory=dict)
+    integers: str = "int64"
     loses_nan: bool = False
     prepare: "Callable[[Sequence[Operator]], object] | None" = None
 
