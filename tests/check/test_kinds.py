@@ -10,8 +10,10 @@ from torch import Tensor
 import oneop
 from oneop import registry
 from oneop.check import columns
+from oneop.check.drawing import sample
 from oneop.check.results import Report
 from oneop.check.running import check
+from oneop.check.subject import subject_of
 from oneop.errors import DefinitionError
 from oneop.targets.models import ModelRunner
 
@@ -212,4 +214,16 @@ def test_what_a_runtime_computes_in_fewer_bits_is_left_out_and_said() -> None:
     (result,) = report.results
     assert result.status == "passed", result
     assert result.examples > 0
-    assert report.notes == (f"{column}: not run for results beyond int32: openvino computes int64 in it",)
+    assert report.notes == (f"{column}: not run for numbers beyond int32: openvino computes int64 in it",)
+
+
+def test_a_runtime_that_loses_nan_is_not_asked_for_results_that_are() -> None:
+    """The inputs have none: it comes of infinity minus infinity."""
+    subject = subject_of(gallery("soft"))
+    found, _ = columns.columns_of(subject)
+    column = next(item for item in found if item.title == "OpenVINO, inlined")
+    plain = sample(subject.space.cases(), 1, 0)[0]
+    infinite = plain.with_inputs([torch.full_like(plain.tensors[0], torch.inf)])
+    assert column.admits(plain)
+    assert not column.admits(infinite)
+    assert column.notes == ["NaN: the operators of openvino itself do not always keep it"]

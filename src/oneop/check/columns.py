@@ -16,7 +16,6 @@ from torch import Tensor
 
 from oneop.check.cases import Case, flat
 from oneop.check.subject import Call, Subject
-from oneop.definition.dtypes import BY_NAME
 from oneop.errors import CallError, OneopError
 from oneop.targets.models import ModelRunner, model_runners
 
@@ -369,32 +368,33 @@ class Runner(Column):
             self._refused.add(f"{narrowed[0]}: {self.runner.target} computes it in {self.runner.narrowed[narrowed[0]]}")
             return False
         if not self.runner.is_native:
-            return self._keeps_nan(case) and self._keeps_integers(case)
+            return self._can_say(case)
         return case.structure.dtypes in self.subject.operator.kernel_spec().combinations()
 
-    def _keeps_integers(self, case: Case) -> bool:
-        """Whether the results fit the dtype that the runtime computes int64 in."""
+    def _can_say(self, case: Case) -> bool:
+        """Whether the runtime's own operators can say what comes in and what has to come out."""
         narrower = self.runner.integers
-        if narrower == "int64" or not self.subject.has_reference:
+        if not self.runner.loses_nan and narrower == "int64":
             return True
-        if not any(BY_NAME["int64"] in item.element.dtypes for item in self.subject.definition.outputs):
-            return True
+        tensors = [*case.tensors, *self._results(case)]
+        if self.runner.loses_nan and any(bool(tensor.isnan().any()) for tensor in tensors):
+            self._refused.add(f"NaN: the operators of {self.runner.target} itself do not always keep it")
+            return False
+        most = torch.iinfo(getattr(torch, narrower)).max
+        if any(tensor.dtype == torch.int64 and bool((tensor.abs() > most).any()) for tensor in tensors):
+            self._refused.add(f"numbers beyond {narrower}: {self.runner.target} computes int64 in it")
+            return False
+        return True
+
+    def _results(self, case: Case) -> list[Tensor]:
+        """Those of the reference; none where it refuses, which whoever looks at the case finds out."""
+        if not self.subject.has_reference:
+            return []
         try:
             results = self.subject.reference(case.inputs, case.attributes)
         except Exception:
-            return True  # whoever looks at the case finds out, and says so
-        wide = [tensor for _, tensor in self.subject.named(results, case.inputs, case.attributes)]
-        most = torch.iinfo(getattr(torch, narrower)).max
-        if any(tensor.dtype == torch.int64 and bool((tensor.abs() > most).any()) for tensor in wide):
-            self._refused.add(f"results beyond {narrower}: {self.runner.target} computes int64 in it")
-            return False
-        return True
-
-    def _keeps_nan(self, case: Case) -> bool:
-        if self.runner.loses_nan and any(bool(tensor.isnan().any()) for tensor in case.tensors):
-            self._refused.add(f"NaN: the operators of {self.runner.target} itself do not always keep it")
-            return False
-        return True
+            return []
+        return [tensor for _, tensor in self.subject.named(results, case.inputs, case.attributes)]
 
     @property
     def notes(self) -> list[str]:
