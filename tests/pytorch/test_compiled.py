@@ -169,6 +169,32 @@ def test_derived_gradients_share_no_memory_and_unused_inputs_get_zeros():
     torch.testing.assert_close(torch.autograd.grad(half, (z,), incoming), (incoming,))
 
 
+@oneop.op("compiled::derived_linear")
+def derived_linear(
+    x: Float[Tensor, "n k"], weight: Float[Tensor, "m k"], *, alpha: float = 1.0
+) -> Float[Tensor, "n m"]:
+    return alpha * x @ weight.T
+
+
+@pytest.mark.parametrize("transposed", [0, 1])
+def test_derived_gradients_of_views_lie_as_the_compiled_code_expects(transposed: int) -> None:
+    """It looks: the gradient of a transposed tensor came transposed."""
+    torch._dynamo.reset()
+    inputs = [torch.randn(2, 2, dtype=torch.float64), torch.randn(2, 2, dtype=torch.float64)]
+    inputs[transposed] = inputs[transposed].mT.contiguous().mT
+
+    def gradients(call, alpha):
+        leaves = [tensor.detach().requires_grad_() for tensor in inputs]
+        return torch.autograd.grad(call(*leaves, alpha=alpha).square().sum(), leaves)
+
+    compiled = torch.compile(
+        lambda x, weight, alpha: derived_linear(x, weight, alpha=alpha), fullgraph=True, dynamic=True
+    )
+    for alpha in (0.7, 0.9, 1.1):  # a float that changes is an input of the graph
+        for one, other in zip(gradients(compiled, alpha), gradients(derived_linear.reference, alpha), strict=True):
+            torch.testing.assert_close(one, other)
+
+
 def test_without_gradients_and_with_dynamic_sizes():
     torch._dynamo.reset()
     counter = CompileCounterWithBackend("inductor")

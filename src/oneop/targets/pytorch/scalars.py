@@ -212,10 +212,11 @@ def _derived(
     results: list[Tensor] = []
     for source, value in zip(sources, found, strict=True):
         if value is None:
-            results.append(torch.zeros_like(source))
-        else:  # an operator's outputs share no memory with its inputs or each other
-            shared = any(alias(value, other) for other in [*gradients, *inputs, *results])
-            results.append(value.clone() if shared else value)
+            results.append(torch.zeros_like(source, memory_format=torch.contiguous_format))
+        else:  # an operator's outputs share no memory with its inputs or each other, and lie as the fake ones do
+            laid_out = value.contiguous()
+            shared = any(alias(laid_out, other) for other in [*gradients, *inputs, *results])
+            results.append(laid_out.clone() if shared else laid_out)
     return results
 
 
