@@ -227,3 +227,19 @@ def test_a_runtime_that_loses_nan_is_not_asked_for_results_that_are() -> None:
     assert column.admits(plain)
     assert not column.admits(infinite)
     assert column.notes == ["NaN: the operators of openvino itself do not always keep it"]
+
+
+@oneop.op("kinds::kept")
+def kept(x: Int64[Tensor, "n"]) -> Int64[Tensor, "n"]:
+    return x.clone()
+
+
+@pytest.mark.parametrize("number", [2**31, -(2**31) - 1, -(2**63), 2**63 - 1])
+def test_integers_of_more_bits_than_a_runtime_has_are_left_out(number: int) -> None:
+    """The least one has no opposite: its absolute value is itself."""
+    subject = subject_of(kept)
+    column = next(item for item in columns.columns_of(subject)[0] if item.title == "OpenVINO, inlined")
+    plain = sample(subject.space.cases(), 1, 0)[0]
+    assert column.admits(plain)
+    assert not column.admits(plain.with_inputs([torch.full((2,), number)]))
+    assert column.admits(plain.with_inputs([torch.full((2,), 2**31 - 1)]))

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def rare_collections() -> Iterator[None]:
-    """What is there already is not looked at again, and the rest seldom: a tenth of the time of ``--quick``."""
+    """What is there already is not looked at again, and the rest seldom."""
     before = gc.get_threshold()
     gc.freeze()
     gc.set_threshold(100_000, 50, 50)

@@ -255,11 +255,17 @@ def typical(subject: Subject, case: Case) -> Case:
 def _gives_large_results(subject: Subject, case: Case) -> bool:
     if not subject.has_reference:
         return True
+    results = _reference_results(subject, case)
+    return results is not None and all(size > 1 for tensor in results for size in tensor.shape)
+
+
+def _reference_results(subject: Subject, case: Case) -> list[Tensor] | None:
+    """None where the reference refuses the call, which whoever looks at the case finds out."""
     try:
-        results = subject.named(subject.reference(case.inputs, case.attributes), case.inputs, case.attributes)
+        results = subject.reference(case.inputs, case.attributes)
     except Exception:
-        return False
-    return all(size > 1 for _, tensor in results for size in tensor.shape)
+        return None
+    return [tensor for _, tensor in subject.named(results, case.inputs, case.attributes)]
 
 
 def _export(given: Case) -> torch.export.ExportedProgram:
@@ -376,25 +382,17 @@ class Runner(Column):
         narrower = self.runner.integers
         if not self.runner.loses_nan and narrower == "int64":
             return True
-        tensors = [*case.tensors, *self._results(case)]
+        results = _reference_results(self.subject, case) if self.subject.has_reference else None
+        tensors = [*case.tensors, *(results or [])]
         if self.runner.loses_nan and any(bool(tensor.isnan().any()) for tensor in tensors):
             self._refused.add(f"NaN: the operators of {self.runner.target} itself do not always keep it")
             return False
-        most = torch.iinfo(getattr(torch, narrower)).max
-        if any(tensor.dtype == torch.int64 and bool((tensor.abs() > most).any()) for tensor in tensors):
+        bounds = torch.iinfo(getattr(torch, narrower))
+        wide = [tensor for tensor in tensors if tensor.dtype == torch.int64]
+        if any(bool(((tensor > bounds.max) | (tensor < bounds.min)).any()) for tensor in wide):
             self._refused.add(f"numbers beyond {narrower}: {self.runner.target} computes int64 in it")
             return False
         return True
-
-    def _results(self, case: Case) -> list[Tensor]:
-        """Those of the reference; none where it refuses, which whoever looks at the case finds out."""
-        if not self.subject.has_reference:
-            return []
-        try:
-            results = self.subject.reference(case.inputs, case.attributes)
-        except Exception:
-            return []
-        return [tensor for _, tensor in self.subject.named(results, case.inputs, case.attributes)]
 
     @property
     def notes(self) -> list[str]:

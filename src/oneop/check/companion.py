@@ -240,5 +240,7 @@ def _warm_up() -> None:
 
 def is_worth_it(targets: Collection[str] | None) -> bool:
     """Whether there is a second core, and a column for the process."""
+    from oneop.check.columns import PYTORCH
+
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return cores > 1 and (targets is None or set(targets) != {"pytorch"})
+    return cores > 1 and (targets is None or set(targets) != {PYTORCH})
